@@ -276,8 +276,8 @@ impl Node {
         while let Some(request) = core.poll_storage() {
             match request {
                 StorageRequest::Append { .. } => *appended += 1,
-                StorageRequest::Force => {
-                    core.handle_storage(now, StorageCompletion::Forced { through: *appended });
+                StorageRequest::Sync => {
+                    core.handle_storage(now, StorageCompletion::Synced { through: *appended });
                 }
                 StorageRequest::Read { token, partition, key } => {
                     let is_there = engine.get_into(partition.0, key, found).expect("memory does not fail");

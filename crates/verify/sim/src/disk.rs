@@ -121,7 +121,7 @@ impl Disk {
         while let Some(request) = core.poll_storage() {
             match request {
                 StorageRequest::Append { payload } => self.log.push(payload.to_vec()),
-                StorageRequest::Force => {
+                StorageRequest::Sync => {
                     busy.push(Busy::Force { through: self.appended(), values: self.values.ended });
                 }
                 StorageRequest::Read { token, partition, key } => {
@@ -285,7 +285,7 @@ impl Disk {
                 self.forced = self.forced.max(through);
                 self.values.forced = self.values.forced.max(values);
                 core.set_durable(self.durable());
-                core.handle_storage(now, StorageCompletion::Forced { through });
+                core.handle_storage(now, StorageCompletion::Synced { through });
             }
             Busy::Sync { entries, log_through, values, trims_before } => {
                 self.forced = self.forced.max(log_through);

@@ -209,8 +209,8 @@ impl Partition {
 
     /// An awaited record is durable.
     #[inline]
-    pub(crate) fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
-        each!(self, partition => partition.on_forced(host, now, record));
+    pub(crate) fn on_synced(&mut self, host: &mut Host, now: Now, record: u64) {
+        each!(self, partition => partition.on_synced(host, now, record));
     }
 
     /// An entry has been read.

@@ -75,7 +75,7 @@ impl Replica {
         self.discards.pages_left = PAGES_MAX;
         if !self.discards.wanted.keys().all(|id| self.is_idle(*id)) {
             // A record that is not urgent may be waited for, with nothing else to sync it.
-            self.host.storage.want_force();
+            self.host.storage.want_sync();
         }
         self.discard_next();
     }
@@ -152,7 +152,7 @@ impl Replica {
         if self.is_idle(id) {
             let epoch = membership.epoch;
             let record = self.host.append(id, |out| NodeRecord::Discarded.append(out));
-            self.host.storage.want_force();
+            self.host.storage.want_sync();
             self.forget_partition(id);
             self.discards.wanted.remove(&id);
             self.discards.note_done(id, epoch);

@@ -45,14 +45,14 @@ impl Replica {
     }
 
     /// The log is synced through this record.
-    pub(crate) fn on_forced(&mut self, now: Now, through: u64) {
-        while let Some((record, id)) = self.host.waits.pop_forced(through) {
-            self.partitions.by_id(id).on_forced(&mut self.host, now, record);
+    pub(crate) fn on_synced(&mut self, now: Now, through: u64) {
+        while let Some((record, id)) = self.host.waits.pop_synced(through) {
+            self.partitions.by_id(id).on_synced(&mut self.host, now, record);
         }
         self.tell_discarded(through);
         self.tell_formed(through);
         self.tell_takeovers(through);
-        if let Some((before, _)) = self.trim_when_forced.take_if(|(_, needed)| *needed <= through) {
+        if let Some((before, _)) = self.trim_when_synced.take_if(|(_, needed)| *needed <= through) {
             self.host.storage.trim(before);
         }
     }
@@ -65,8 +65,8 @@ impl Replica {
         self.checkpoint_forming();
         let host = &mut self.host;
         self.partitions.for_each(|partition| partition.checkpoint(host));
-        self.trim_when_forced = Some((before, self.host.storage.appended()));
-        self.host.storage.want_force();
+        self.trim_when_synced = Some((before, self.host.storage.appended()));
+        self.host.storage.want_sync();
         self.host.storage.end_batch();
     }
 }

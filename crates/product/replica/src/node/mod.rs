@@ -88,7 +88,7 @@ pub struct Replica {
     pub(crate) registry: Registry,
     heartbeat_at_ns: u64,
     /// Trim the log before `.0` when it is synced through `.1`.
-    pub(crate) trim_when_forced: Option<(u64, u64)>,
+    pub(crate) trim_when_synced: Option<(u64, u64)>,
     /// Buffer for a request of a bundle, kept to save the allocation.
     pub(crate) bundled: Vec<u8>,
     /// Buffer for a request without the room for its chain header, kept likewise.
@@ -114,7 +114,7 @@ impl Replica {
             takeovers: Takeovers::default(),
             coordination: Coordination::default(),
             heartbeat_at_ns: 0,
-            trim_when_forced: None,
+            trim_when_synced: None,
             bundled: Vec::new(),
             without_room: Vec::new(),
             assembler: Assembler::new(FRAGMENT_BYTES, ASSEMBLED_BYTES_MAX),
@@ -386,7 +386,7 @@ impl Replica {
     /// A storage request was completed.
     pub fn handle_storage(&mut self, now: Now, completion: StorageCompletion<'_>) {
         match completion {
-            StorageCompletion::Forced { through } => self.on_forced(now, through),
+            StorageCompletion::Synced { through } => self.on_synced(now, through),
             StorageCompletion::Read { token, entry } => {
                 let id = self.host.waits.finish_read(token);
                 self.partitions.by_id(id).on_read(&mut self.host, now, token, entry);

@@ -25,7 +25,7 @@ use nicekv_proto::{OpId, PartitionId};
 #[derive(Clone)]
 enum Queued {
     Append { payload: Range<usize> },
-    Force,
+    Sync,
     Read { token: u64, partition: PartitionId, key: Range<usize> },
     Write { partition: PartitionId, key: Range<usize>, entry: Range<usize> },
     Remove { partition: PartitionId, key: Range<usize> },
@@ -66,7 +66,7 @@ pub(crate) struct StorageQueue {
     bytes: Vec<u8>,
     queue: VecDeque<Queued>,
     appended: u64,
-    force_wanted: bool,
+    sync_wanted: bool,
     tokens: u64,
     watched: Option<Watched>,
     /// Partitions that were written to since their keys were counted.
@@ -98,14 +98,14 @@ impl StorageQueue {
     }
 
     /// Asks for one force at the end of the batch.
-    pub(crate) fn want_force(&mut self) {
-        self.force_wanted = true;
+    pub(crate) fn want_sync(&mut self) {
+        self.sync_wanted = true;
     }
 
     /// Ends a batch: one force serves all who want it.
     pub(crate) fn end_batch(&mut self) {
-        if core::mem::take(&mut self.force_wanted) {
-            self.queue.push_back(Queued::Force);
+        if core::mem::take(&mut self.sync_wanted) {
+            self.queue.push_back(Queued::Sync);
         }
     }
 
@@ -259,7 +259,7 @@ impl StorageQueue {
         let bytes = &self.bytes;
         Some(match self.queue.pop_front()? {
             Queued::Append { payload } => StorageRequest::Append { payload: &bytes[payload] },
-            Queued::Force => StorageRequest::Force,
+            Queued::Sync => StorageRequest::Sync,
             Queued::Read { token, partition, key } => {
                 StorageRequest::Read { token, partition, key: &bytes[key] }
             }

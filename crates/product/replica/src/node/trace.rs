@@ -15,7 +15,7 @@ pub enum Step {
     /// It arrived, from its client or from another node.
     Arrived,
     /// What it writes is in the log, and forced.
-    Forced,
+    Synced,
     /// Primary: this member has said that it is forced there.
     Acknowledged(NodeId),
     /// Primary: it is decided.

@@ -28,7 +28,7 @@ impl Waits {
     }
 
     /// The oldest awaited record, if the log is durable through it.
-    pub(crate) fn pop_forced(&mut self, through: u64) -> Option<(u64, PartitionId)> {
+    pub(crate) fn pop_synced(&mut self, through: u64) -> Option<(u64, PartitionId)> {
         self.records.pop_front_if(|(record, _)| *record <= through)
     }
 }

@@ -13,7 +13,7 @@ pub(crate) enum Stage {
     /// The parent is being read.
     Reading,
     /// They are complete when this record is synced.
-    Forcing(u64),
+    Syncing(u64),
     /// They are complete and synced.
     Formed,
 }

@@ -209,8 +209,8 @@ impl Replica {
         formation.after = last.map(<[u8]>::to_vec);
         if !page.more {
             let record = self.host.append(parent, |out| NodeRecord::Formed.append(out));
-            formation.stage = Stage::Forcing(record);
-            self.host.storage.want_force();
+            formation.stage = Stage::Syncing(record);
+            self.host.storage.want_sync();
         }
     }
 
@@ -228,7 +228,7 @@ impl Replica {
     pub(crate) fn tell_formed(&mut self, through: u64) {
         let mut formed = Vec::new();
         for (parent, formation) in &mut self.formations.by_parent {
-            if matches!(formation.stage, Stage::Forcing(record) if record <= through) {
+            if matches!(formation.stage, Stage::Syncing(record) if record <= through) {
                 formation.stage = Stage::Formed;
                 formed.push(*parent);
             }
@@ -239,7 +239,7 @@ impl Replica {
     /// Writes the state of children again, so that the log before can be trimmed.
     pub(crate) fn checkpoint_forming(&mut self) {
         for (parent, formation) in &self.formations.by_parent {
-            let is_formed = matches!(formation.stage, Stage::Formed | Stage::Forcing(_));
+            let is_formed = matches!(formation.stage, Stage::Formed | Stage::Syncing(_));
             let record = NodeRecord::Forms(formation.children.clone(), is_formed);
             self.host.append(*parent, |out| record.append(out));
         }

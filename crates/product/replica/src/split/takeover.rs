@@ -85,7 +85,7 @@ impl Replica {
             }
         }
         if !assign.parents.iter().all(|parent| self.is_idle(parent.partition)) {
-            self.host.storage.want_force();
+            self.host.storage.want_sync();
             self.takeovers.waiting.insert(assign.partition, assign.clone());
             return false;
         }
@@ -106,7 +106,7 @@ impl Replica {
         self.partitions[slot].take_over(&mut self.host, beginning(&assign.parents), &client_records);
         let parents: Vec<PartitionId> = assign.parents.iter().map(|parent| parent.partition).collect();
         let record = self.host.append(id, |out| NodeRecord::TookOver(parents.clone()).append(out));
-        self.host.storage.want_force();
+        self.host.storage.want_sync();
         self.takeovers.logged.push_back((record, id));
         self.apply_takeover(id, &parents, Some(Epoch(assign.epoch.0.saturating_sub(1))));
         self.host.counters.born += 1;

@@ -21,8 +21,8 @@ fn put_is_answered_when_synced_and_then_read() {
     assert_eq!(node.set(b"k", b"v", Expiry::Never), Some(Status::Ok));
     assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
     let mut out = Vec::new();
-    let unforced = update(node.op(), b"k", Operation::Delete);
-    unforced.encode(&mut out);
+    let unsynced = update(node.op(), b"k", Operation::Delete);
+    unsynced.encode(&mut out);
     node.core.handle_datagram(node.now, CLIENT, &out);
     assert_eq!(node.core.poll_transmit(&mut out), None, "nothing is said of what is not forced");
 }

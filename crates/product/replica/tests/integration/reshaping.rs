@@ -45,11 +45,11 @@ fn page_does_not_overwrite_newer_writes() {
 #[test]
 fn formed_child_is_reported_when_synced() {
     let mut member = Member::filled();
-    member.holds_forces = true;
+    member.holds_syncs = true;
     assert_eq!(reports(&member.form()), []);
     assert_eq!(reports(&member.pass(Duration::from_millis(40))), []);
-    member.holds_forces = false;
-    member.force();
+    member.holds_syncs = false;
+    member.sync();
     assert_eq!(reports(&member.sent()), [(PARENT, ReportKind::Formed)]);
 }
 
@@ -118,11 +118,11 @@ fn takeover_is_acknowledged_when_synced_and_late_parent_epochs_are_fenced() {
     let mut member = Member::filled();
     member.form();
     let index = member.seal();
-    member.holds_forces = true;
+    member.holds_syncs = true;
     let born = [member.bear(LOW, index), member.bear(HIGH, index), member.bear(LOW, index)];
     assert_eq!(born.iter().map(|sent| acks(sent).len()).sum::<usize>(), 0);
-    member.holds_forces = false;
-    member.force();
+    member.holds_syncs = false;
+    member.sync();
     let told: Vec<PartitionId> = acks(&member.sent()).iter().map(|ack| ack.partition).collect();
     assert_eq!(told, [LOW, HIGH]);
     for held_up in [5, 6, 7] {

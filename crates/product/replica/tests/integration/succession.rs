@@ -286,11 +286,11 @@ fn successor_holds_entrusted_versions() {
         });
         told.collect::<Vec<_>>()
     };
-    node.forces_nothing = true;
+    node.syncs_nothing = true;
     assert_eq!(told(&node.receive(address(OTHER), |out| entrust(4, 1).encode(out))), [], "not yet durable");
-    node.forces_nothing = false;
+    node.syncs_nothing = false;
     let through = node.log.len() as u64;
-    node.core.handle_storage(node.now, StorageCompletion::Forced { through });
+    node.core.handle_storage(node.now, StorageCompletion::Synced { through });
     node.run_storage();
     assert_eq!(told(&node.sent()), [(address(OTHER), 1)]);
     assert_eq!(told(&node.receive(address(OTHER), |out| entrust(4, 2).encode(out))), [(address(OTHER), 2)]);

@@ -166,7 +166,7 @@ fn op_after_an_unreleased_decision_is_contended() {
     increment(&mut node, 2);
     let sent = ack(&mut node, 5, 2, false);
     assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(2), true, Status::Ok, 2)], None));
-    // Forced through the first only.
+    // Synced through the first only.
     assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
     assert_eq!(node.engine.len(), 1);
     assert_eq!(answer(&progress(&mut node, 5, 1)), None);
@@ -313,7 +313,7 @@ fn node_outside_takes_in_nothing_and_a_primary_sends_no_acks() {
 fn unsynced_op_is_not_acknowledged() {
     let mut node = Node::started();
     node.assign_under(Term(3), Epoch(5), OTHER, &[other()]);
-    node.forces_nothing = true;
+    node.syncs_nothing = true;
     assert_eq!(acks(&increment(&mut node, 1)), []);
     assert_eq!(acks(&increment(&mut node, 1)), []);
     node.pass(Duration::from_millis(1_000));

@@ -238,7 +238,7 @@ impl NodeStorage {
         let Some(log) = &mut self.log else { return Ok(()) };
         if let Some(through) = log.finish_forces()? {
             core.set_durable(log.durable().0);
-            core.handle_storage(now, StorageCompletion::Forced { through });
+            core.handle_storage(now, StorageCompletion::Synced { through });
         }
         self.begin_syncs()
     }
@@ -314,7 +314,7 @@ impl NodeStorage {
                         log.append(payload)?;
                     }
                 }
-                StorageRequest::Force => self.force_wanted = true,
+                StorageRequest::Sync => self.force_wanted = true,
                 StorageRequest::Read { token, partition, key } => {
                     let completion = match self.engine.get_into(partition, key, &mut self.value) {
                         Ok(found) => {
@@ -442,7 +442,7 @@ impl NodeStorage {
     /// Starts the sync that the batch needs; returns whether it must wait for disk space.
     fn is_full_after_force(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
         match &mut self.log {
-            None => core.handle_storage(now, StorageCompletion::Forced { through: self.appended }),
+            None => core.handle_storage(now, StorageCompletion::Synced { through: self.appended }),
             Some(log) => {
                 if !log.write(self.appended, core)? {
                     return Ok(true);

@@ -181,7 +181,7 @@ fn in_words(step: Step) -> String {
     let path = |contended| if contended { "slow path" } else { "fast path" };
     match step {
         Step::Arrived => "arrived".into(),
-        Step::Forced => "logged and forced".into(),
+        Step::Synced => "logged and forced".into(),
         Step::Acknowledged(_) => "acknowledged".into(),
         Step::Decided { contended } => format!("decided, {}", path(contended)),
         Step::Learned { contended } => format!("the decision arrived, {}", path(contended)),

@@ -57,7 +57,7 @@ use crate::modes::ordered::lead::Lead;
 use crate::modes::ordered::locks::{Latest, WaitingGet};
 use crate::modes::ordered::record::Record;
 use crate::modes::ordered::sequence::Decided;
-use crate::modes::ordered::waits::UnforcedWhat;
+use crate::modes::ordered::waits::AwaitedSync;
 use crate::modes::ordered::{Agreement, OrderedPartition};
 use crate::{Changes, Host, Membership, Standing, Step, ValueEnd};
 use alloc::vec::Vec;
@@ -193,16 +193,16 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    pub(crate) fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
-        match self.waits.finish_force(record) {
+    pub(crate) fn on_synced(&mut self, host: &mut Host, now: Now, record: u64) {
+        match self.waits.finish_sync(record) {
             None => {}
             // Chains await no prepares; this one is from an epoch in the other mode.
-            Some(UnforcedWhat::Prepare(_)) => {}
-            Some(UnforcedWhat::Decision(index)) => {
-                self.sequence.force(index);
-                self.on_entry_forced(host, now);
+            Some(AwaitedSync::Prepare(_)) => {}
+            Some(AwaitedSync::Decision(index)) => {
+                self.sequence.sync(index);
+                self.on_entry_synced(host, now);
             }
-            Some(UnforcedWhat::Copy) => self.on_copy_forced(host, now),
+            Some(AwaitedSync::Copy) => self.on_copy_synced(host, now),
         }
     }
 
@@ -270,7 +270,7 @@ impl OrderedPartition<Chain> {
 
     /// The last entry that this node and every node before it have synced (C2).
     pub(crate) fn held_up_to_here(&self) -> u64 {
-        let forced = self.sequence.forced();
+        let forced = self.sequence.synced();
         if self.is_primary() { forced } else { forced.min(self.mode.neighbours.before()) }
     }
 
@@ -279,7 +279,7 @@ impl OrderedPartition<Chain> {
     fn held_from_here(&self, host: &Host) -> u64 {
         let forced = match self.is_tail(host) {
             true => self.held_up_to_here(),
-            false => self.sequence.forced(),
+            false => self.sequence.synced(),
         };
         match self.membership.successor(host.config.node) {
             None => forced,
@@ -316,7 +316,7 @@ impl OrderedPartition<Chain> {
     }
 
     /// More is synced here, or before this node.
-    pub(crate) fn on_entry_forced(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn on_entry_synced(&mut self, host: &mut Host, now: Now) {
         self.tell_news(host);
         self.advance(host, now);
     }
@@ -451,7 +451,7 @@ impl OrderedPartition<Chain> {
         }
         self.mode.neighbours.take_before(watermark.forced);
         if self.sequence.base().is_some() {
-            self.on_entry_forced(host, now);
+            self.on_entry_synced(host, now);
             return self.answer_soon(host, now);
         }
         self.sequence.begin_at(watermark.base);
@@ -560,8 +560,8 @@ impl OrderedPartition<Chain> {
         if self.membership.standing == Standing::Outside {
             return false;
         }
-        if self.sequence.forced() < self.sequence.logged() {
-            host.storage.want_force();
+        if self.sequence.synced() < self.sequence.logged() {
+            host.storage.want_sync();
         }
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         if self.lead.as_ref().is_some_and(|lead| !lead.is_ready()) {
@@ -582,7 +582,7 @@ impl OrderedPartition<Chain> {
         self.locks.count() > 0
             || self.sequence.unreleased().len() > 0
             || self.sequence.base().is_none()
-            || self.sequence.forced() < self.sequence.logged()
+            || self.sequence.synced() < self.sequence.logged()
             || self.reporting.is_pending()
             || self.lacks_successor(host)
             || self.mode.neighbours.told_space != DiskSpace::Enough

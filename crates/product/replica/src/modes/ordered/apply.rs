@@ -7,7 +7,7 @@ use super::contents::{effects, is_large};
 use super::partition::{Agreement, OrderedPartition};
 use super::record::Record;
 use super::sequence::Decided;
-use super::waits::UnforcedWhat;
+use super::waits::AwaitedSync;
 use crate::modes::ordered::clients::StoredResult;
 use crate::{Host, Step};
 use nicekv_proto::replication::Effect;
@@ -24,9 +24,9 @@ where
         let record = host.append_awaited(self.id(), |out| {
             Record::Decision(decided.wire(self.id(), self.membership.epoch)).append(out);
         });
-        self.waits.force(record, UnforcedWhat::Decision(decided.index));
+        self.waits.sync(record, AwaitedSync::Decision(decided.index));
         if decided.contended {
-            host.storage.want_force();
+            host.storage.want_sync();
         }
         self.settle(host, now, decided);
     }

@@ -92,7 +92,7 @@ where
         self.membership = membership;
         if self.membership.sealed {
             // The primary waits for the sync, and clients wait for the primary.
-            host.storage.want_force();
+            host.storage.want_sync();
         }
         if !self.membership.standing.serves() {
             host.visibility.unknown(self.id());
@@ -115,7 +115,7 @@ where
     fn start_lead(&mut self, host: &mut Host, now: Now) {
         let me = self.membership.position(host.config.node).expect("the primary is a member");
         self.lead = Some(Lead::new(me, self.membership.members.len(), now));
-        let forced = self.locks.undecided_after(0).filter(|(_, op)| op.is_forced);
+        let forced = self.locks.undecided_after(0).filter(|(_, op)| op.is_synced);
         let forced: Vec<OpId> = forced.map(|(op, _)| op).collect();
         for op in forced {
             self.locks.count_acks(op, 1 << me, false, false);
@@ -158,7 +158,7 @@ where
         {
             return;
         }
-        let forced = self.locks.undecided_after(request.cursor).filter(|(_, op)| op.is_forced);
+        let forced = self.locks.undecided_after(request.cursor).filter(|(_, op)| op.is_synced);
         let told: Vec<_> = forced.take(UNDECIDED_MAX).collect();
         let last = told.last().map_or(0, |(_, op)| op.order);
         let undecided = told.iter().map(|(op, state)| UndecidedOp { op: *op, contended: state.is_contended });
@@ -169,7 +169,7 @@ where
             cursor: request.cursor,
             next: if told.len() == UNDECIDED_MAX { last } else { 0 },
             logged: self.sequence.logged(),
-            forced: self.sequence.forced(),
+            forced: self.sequence.synced(),
             released: self.sequence.released(),
             undecided: undecided.collect(),
         };
@@ -288,7 +288,7 @@ where
         lead.become_ready(now, host.storage.appended(), self.sequence.logged());
         // Ops that only others held when they answered may have arrived here since.
         lead.keep_wanting(|op| !self.locks.holds(op));
-        host.storage.want_force();
+        host.storage.want_sync();
         self.on_recovered(host, now);
         self.resume(host, now);
     }

@@ -43,7 +43,7 @@ use super::history::History;
 use super::joiner::{Former, Join, Step, stored};
 use super::partition::{Agreement, OrderedPartition};
 use super::record::Record;
-use super::waits::UnforcedWhat;
+use super::waits::AwaitedSync;
 use crate::modes::bounds::{COPY_CHUNK_BYTES, UNRELEASED_MAX};
 use crate::{DiskSpace, Host, Standing, StreamPeer};
 use alloc::boxed::Box;
@@ -87,7 +87,7 @@ where
     pub(crate) fn start_after(&mut self, host: &mut Host, now: Now, base: u64) {
         let record = Record::Released { through: base };
         host.append(self.id(), |out| record.append(out));
-        host.storage.want_force();
+        host.storage.want_sync();
         self.sequence.skip_to(base);
         self.tell_progress(host, false);
         self.ask_for_part(host, now);
@@ -138,7 +138,7 @@ where
     fn report_copied(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         let lacks = host.storage.lacks_values(self.membership.partition);
-        if !lacks && join.is_complete(self.sequence.forced(), self.locks.oldest_undecided()) {
+        if !lacks && join.is_complete(self.sequence.synced(), self.locks.oldest_undecided()) {
             join.note_asked(now);
             host.report(self.id(), self.membership.epoch, ReportKind::CopyDone);
         }
@@ -299,14 +299,14 @@ where
         join.end_copy(host.map());
         (self.former, self.is_proven) = (None, true);
         let record = host.append_awaited(self.id(), |out| Record::Complete.append(out));
-        host.storage.want_force();
-        self.waits.force(record, UnforcedWhat::Copy);
+        host.storage.want_sync();
+        self.waits.sync(record, AwaitedSync::Copy);
     }
 
     /// Joiner: everything copied is durable.
-    pub(crate) fn on_copy_forced(&mut self, host: &mut Host, now: Now) {
+    pub(crate) fn on_copy_synced(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
-        join.end_forcing();
+        join.end_syncing();
         self.report_copied(host, now);
     }
 

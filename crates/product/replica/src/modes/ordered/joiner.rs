@@ -74,7 +74,7 @@ enum Stage {
         after: Vec<u8>,
     },
     /// Everything is logged and written; the log is being synced.
-    Forcing,
+    Syncing,
     Done,
 }
 
@@ -124,7 +124,7 @@ impl Join {
 
     /// Notes what a decision writes. Whether the effect is kept back for now.
     pub(crate) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
-        if matches!(self.stage, Stage::Forcing | Stage::Done) {
+        if matches!(self.stage, Stage::Syncing | Stage::Done) {
             return false;
         }
         if self.is_newer(key, entry.index) {
@@ -150,7 +150,7 @@ impl Join {
         match &self.stage {
             Stage::Beginning { .. } => Some((CopySection::Begin, &[])),
             Stage::Copying { section, after } => Some((*section, after)),
-            Stage::Forcing | Stage::Done => None,
+            Stage::Syncing | Stage::Done => None,
         }
     }
 
@@ -179,7 +179,7 @@ impl Join {
                 self.source = primary;
                 Step::Ask
             }
-            Stage::Forcing => Step::Wait,
+            Stage::Syncing => Step::Wait,
             Stage::Done => Step::Report,
         }
     }
@@ -209,11 +209,11 @@ impl Join {
 
     /// Everything is logged and written.
     pub(crate) fn end_copy(&mut self, written: Map<Box<[u8]>, u64>) {
-        (self.stage, self.written) = (Stage::Forcing, written);
+        (self.stage, self.written) = (Stage::Syncing, written);
     }
 
     /// Everything copied is synced.
-    pub(crate) fn end_forcing(&mut self) {
+    pub(crate) fn end_syncing(&mut self) {
         (self.stage, self.asked_ns) = (Stage::Done, 0);
     }
 
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(steps(&mut join, 110), "ask");
         join.end_copy(Map::default());
         assert_eq!((join.next_part().is_none(), steps(&mut join, 110)), (true, "wait"));
-        join.end_forcing();
+        join.end_syncing();
         assert_eq!((join.next_part().is_none(), steps(&mut join, 10)), (true, "report"));
     }
 

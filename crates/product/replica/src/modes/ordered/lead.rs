@@ -262,7 +262,7 @@ impl Lead {
     }
 
     /// The last decision that all other members have synced; `u64::MAX` if there are none.
-    pub(crate) fn forced_by_peers(&self) -> u64 {
+    pub(crate) fn synced_by_peers(&self) -> u64 {
         let peers = self.peers.iter().enumerate().filter(|(position, _)| *position != self.me);
         peers.map(|(_, peer)| peer.forced).min().unwrap_or(u64::MAX)
     }
@@ -276,7 +276,7 @@ impl Lead {
         self.peers[position].logged
     }
 
-    pub(crate) fn forced_by(&self, position: usize) -> u64 {
+    pub(crate) fn synced_by(&self, position: usize) -> u64 {
         self.peers[position].forced
     }
 
@@ -395,11 +395,11 @@ mod tests {
         let mut lead = Lead::new(1, 3, at(100));
         assert_eq!(lead.take_progress(at(101), 0, &progress(9, 9)), None);
         let mut lead = heard();
-        assert_eq!(lead.forced_by_peers(), 4);
+        assert_eq!(lead.synced_by_peers(), 4);
         assert_eq!(lead.take_progress(at(110), 0, &progress(9, 9)), Some(9));
         assert_eq!(lead.take_progress(at(120), 0, &progress(8, 8)), Some(9));
-        assert_eq!((lead.logged_by(0), lead.forced_by(0), lead.forced_by_peers()), (9, 9, 6));
-        assert_eq!(Lead::new(0, 1, at(0)).forced_by_peers(), u64::MAX);
+        assert_eq!((lead.logged_by(0), lead.synced_by(0), lead.synced_by_peers()), (9, 9, 6));
+        assert_eq!(Lead::new(0, 1, at(0)).synced_by_peers(), u64::MAX);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Op {
     pub(crate) order: u64,
     /// The client's datagram.
     pub(crate) stored: StoredUpdate,
-    pub(crate) is_forced: bool,
+    pub(crate) is_synced: bool,
     /// Whether it was contended when it was logged (R2).
     pub(crate) is_contended: bool,
     /// Set when it is decided but not released.
@@ -199,7 +199,7 @@ impl Locks {
         let state = Op {
             order,
             stored,
-            is_forced: false,
+            is_synced: false,
             is_contended,
             is_decided: false,
             votes: Votes::default(),
@@ -212,9 +212,9 @@ impl Locks {
     }
 
     /// An op's record is synced. If it is still open: when it was taken in.
-    pub(crate) fn mark_forced(&mut self, op: OpId) -> Option<u64> {
+    pub(crate) fn mark_synced(&mut self, op: OpId) -> Option<u64> {
         let state = self.ops.get_mut(&op)?;
-        state.is_forced = true;
+        state.is_synced = true;
         Some(state.since_ns)
     }
 
@@ -407,7 +407,7 @@ mod exploration {
     impl Locks {
         pub(crate) fn fingerprint(&self, recovered_through: u64, state: &mut impl Hasher) {
             for op in self.in_log_order() {
-                (op.stored.head().op, op.is_forced, op.is_contended, op.is_decided).hash(state);
+                (op.stored.head().op, op.is_synced, op.is_contended, op.is_decided).hash(state);
                 (op.votes, op.order <= recovered_through).hash(state);
             }
             let mut keys: Vec<(&[u8], &Key)> = self.keys.iter().map(|(name, key)| (&**name, key)).collect();

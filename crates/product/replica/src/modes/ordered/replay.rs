@@ -40,7 +40,7 @@ where
                     let op = update.op;
                     let stored = StoredUpdate::new(&update, datagram, None, self.locks.take_spare());
                     self.insert_op(host, now, number, contended, stored);
-                    self.locks.mark_forced(op);
+                    self.locks.mark_synced(op);
                 }
             }
             Record::Decision(decision) => self.replay_decision(host, now, &decision)?,
@@ -65,7 +65,7 @@ where
                 self.take_position(host, now, position, History::read(&mut Reader::new(history))?);
             }
         }
-        self.sequence.force_all();
+        self.sequence.sync_all();
         Ok(())
     }
 

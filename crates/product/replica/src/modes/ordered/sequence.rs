@@ -1,7 +1,7 @@
 //! The decision sequence of a partition, as this replica knows it.
 //!
 //! ```text
-//!          released            forced       logged
+//!          released            synced       logged
 //!  ───────────┼───────────────────┼────────────┼──▶ decision index
 //!   shown and │ synced here, and  │ in the log │
 //!   forgotten │ perhaps by all    │            │
@@ -10,7 +10,7 @@
 //! Invariants:
 //! * decisions are logged in index order without gaps, so the decisions of two members of an epoch
 //!   are prefixes of one sequence;
-//! * `released <= forced <= logged`, and a contended decision takes effect exactly when it is
+//! * `released <= synced <= logged`, and a contended decision takes effect exactly when it is
 //!   released.
 
 use super::history::History;
@@ -81,7 +81,7 @@ pub(crate) struct Sequence {
     /// Decisions `released + 1 ..= logged`.
     decisions: VecDeque<Decided>,
     logged: u64,
-    forced: u64,
+    synced: u64,
     released: u64,
     /// The last decision from before this epoch, once known.
     base: Option<u64>,
@@ -98,8 +98,8 @@ impl Sequence {
     }
 
     /// The last decision that is synced here.
-    pub(crate) fn forced(&self) -> u64 {
-        self.forced
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced
     }
 
     /// The last decision that is known to be synced by all members.
@@ -176,13 +176,13 @@ impl Sequence {
     }
 
     /// The log is synced through decision `index`.
-    pub(crate) fn force(&mut self, index: u64) {
-        self.forced = self.forced.max(index);
+    pub(crate) fn sync(&mut self, index: u64) {
+        self.synced = self.synced.max(index);
     }
 
     /// Everything replayed from the log is synced.
-    pub(crate) fn force_all(&mut self) {
-        self.forced = self.logged;
+    pub(crate) fn sync_all(&mut self) {
+        self.synced = self.logged;
     }
 
     /// Releases the next decision through `through`, if there is one.
@@ -210,7 +210,7 @@ impl Sequence {
 
     /// Goes on after decision `index`, without the earlier ones.
     pub(crate) fn skip_to(&mut self, index: u64) {
-        (self.logged, self.forced, self.released) = (index, index, index);
+        (self.logged, self.synced, self.released) = (index, index, index);
     }
 
     /// Replays [`Self::skip_to`], unless the log has later decisions.
@@ -251,13 +251,13 @@ mod exploration {
                     .hash(state);
                 (decided.status, decided.version, decided.integer, &decided.value).hash(state);
             }
-            (self.logged, self.forced, self.released, self.base).hash(state);
+            (self.logged, self.synced, self.released, self.base).hash(state);
         }
 
         pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
             let holds = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
-            holds(self.released <= self.forced, "released <= forced")?;
-            holds(self.forced <= self.logged, "forced <= logged")?;
+            holds(self.released <= self.synced, "released <= synced")?;
+            holds(self.synced <= self.logged, "synced <= logged")?;
             holds(self.decisions.len() as u64 == self.logged - self.released, "no decision is missing")
         }
     }
@@ -296,14 +296,14 @@ mod tests {
     }
 
     fn bounds(sequence: &Sequence) -> [u64; 3] {
-        [sequence.released(), sequence.forced(), sequence.logged()]
+        [sequence.released(), sequence.synced(), sequence.logged()]
     }
 
     #[test]
     fn decision_is_logged_synced_and_released_in_order() {
         let mut sequence = four();
-        sequence.force(3);
-        sequence.force(2);
+        sequence.sync(3);
+        sequence.sync(2);
         assert_eq!(bounds(&sequence), [0, 3, 4]);
         assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(1));
         assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(2));
@@ -312,7 +312,7 @@ mod tests {
         // Decisions that are not here cannot be released.
         assert_eq!(core::iter::from_fn(|| sequence.release_next(9)).count(), 2);
         assert_eq!((bounds(&sequence), sequence.unreleased().len()), ([4, 3, 4], 0));
-        sequence.force_all();
+        sequence.sync_all();
         assert_eq!(bounds(&sequence), [4, 4, 4]);
     }
 

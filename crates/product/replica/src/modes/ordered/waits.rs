@@ -74,15 +74,15 @@ pub(crate) struct CopyRecent {
 
 /// A log record that someone waits for to be synced.
 #[derive(Clone)]
-struct Unforced {
+struct Unsynced {
     record: u64,
     /// Records appended before a reset are void.
     resets: u64,
-    what: UnforcedWhat,
+    what: AwaitedSync,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum UnforcedWhat {
+pub(crate) enum AwaitedSync {
     Prepare(OpId),
     Decision(u64),
     /// Everything that a joiner copies.
@@ -93,7 +93,7 @@ pub(crate) enum UnforcedWhat {
 pub(crate) struct Waits {
     reads: VecDeque<(u64, PendingRead)>,
     scans: VecDeque<PendingScan>,
-    unforced: VecDeque<Unforced>,
+    unsynced: VecDeque<Unsynced>,
     /// How often the partition has started over.
     resets: u64,
 }
@@ -115,8 +115,8 @@ impl Waits {
     }
 
     /// The partition waits for this record to be synced.
-    pub(crate) fn force(&mut self, record: u64, what: UnforcedWhat) {
-        self.unforced.push_back(Unforced { record, resets: self.resets, what });
+    pub(crate) fn sync(&mut self, record: u64, what: AwaitedSync) {
+        self.unsynced.push_back(Unsynced { record, resets: self.resets, what });
     }
 
     /// The partition starts over: records appended before are void.
@@ -138,24 +138,24 @@ impl Waits {
     }
 
     /// What was waited for with this record, unless it is void.
-    pub(crate) fn finish_force(&mut self, record: u64) -> Option<UnforcedWhat> {
-        let unforced = self.unforced.pop_front().expect("a record is awaited");
-        assert_eq!(record, unforced.record, "forces complete in order");
-        (unforced.resets == self.resets).then_some(unforced.what)
+    pub(crate) fn finish_sync(&mut self, record: u64) -> Option<AwaitedSync> {
+        let unsynced = self.unsynced.pop_front().expect("a record is awaited");
+        assert_eq!(record, unsynced.record, "forces complete in order");
+        (unsynced.resets == self.resets).then_some(unsynced.what)
     }
 }
 
 mod exploration {
-    use super::{UnforcedWhat, Waits};
+    use super::{AwaitedSync, Waits};
     use core::hash::{Hash, Hasher};
 
     impl Waits {
         pub(crate) fn fingerprint(&self, record: u64, state: &mut impl Hasher) {
-            let unforced = self.unforced.iter().find(|unforced| unforced.record == record);
-            match unforced.expect("it waits for this record").what {
-                UnforcedWhat::Prepare(op) => (0, op).hash(state),
-                UnforcedWhat::Decision(index) => (1, index).hash(state),
-                UnforcedWhat::Copy => unreachable!("nobody joins"),
+            let unsynced = self.unsynced.iter().find(|unsynced| unsynced.record == record);
+            match unsynced.expect("it waits for this record").what {
+                AwaitedSync::Prepare(op) => (0, op).hash(state),
+                AwaitedSync::Decision(index) => (1, index).hash(state),
+                AwaitedSync::Copy => unreachable!("nobody joins"),
             }
         }
     }
@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn records_from_before_a_reset_are_void() {
         let mut waits = Waits::default();
-        waits.force(1, UnforcedWhat::Decision(1));
+        waits.sync(1, AwaitedSync::Decision(1));
         waits.reset();
-        waits.force(2, UnforcedWhat::Decision(2));
-        assert!(waits.finish_force(1).is_none());
-        assert!(matches!(waits.finish_force(2), Some(UnforcedWhat::Decision(2))));
+        waits.sync(2, AwaitedSync::Decision(2));
+        assert!(waits.finish_sync(1).is_none());
+        assert!(matches!(waits.finish_sync(2), Some(AwaitedSync::Decision(2))));
     }
 
     #[test]

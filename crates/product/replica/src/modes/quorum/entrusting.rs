@@ -13,13 +13,13 @@ use nicekv_proto::NodeId;
 pub(super) struct Entrusting {
     pub(super) successor: Option<NodeId>,
     /// In log order.
-    pub(super) held: BTreeMap<u64, Forced>,
+    pub(super) held: BTreeMap<u64, Synced>,
     pub(super) serial: u64,
 }
 
 /// A version whose record is synced.
 #[derive(Clone)]
-pub(super) struct Forced {
+pub(super) struct Synced {
     pub(super) record: u64,
     pub(super) key: Box<[u8]>,
     pub(super) version: Version,
@@ -28,7 +28,7 @@ pub(super) struct Forced {
     pub(super) tries: u32,
 }
 
-impl Forced {
+impl Synced {
     pub(super) fn new(record: u64, key: Box<[u8]>, version: Version, waiters: Vec<Waiter>) -> Self {
         Self { record, key, version, waiters, asked_ns: 0, tries: 0 }
     }

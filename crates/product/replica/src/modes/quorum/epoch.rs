@@ -1,7 +1,7 @@
 //! A replica enters an epoch, and reports when it is a full member.
 
 use super::QuorumPartition;
-use super::version::{Record, Unforced, UnforcedWhat};
+use super::version::{AwaitedSync, Record, Unsynced};
 use crate::{Host, Membership, Standing};
 use nicekv_proto::Now;
 use nicekv_proto::control::{Assign, ReportKind};
@@ -54,8 +54,8 @@ impl QuorumPartition {
             return;
         }
         let record = node.append_awaited(self.id(), |out| Record::Counted.append(out));
-        node.storage.want_force();
-        self.unforced.push_back(Unforced { record, what: UnforcedWhat::Counted });
+        node.storage.want_sync();
+        self.unsynced.push_back(Unsynced { record, what: AwaitedSync::Counted });
     }
 
     /// Retried until this node is a full member.

@@ -39,7 +39,7 @@
 
 use super::QuorumPartition;
 use super::parts::{Asked, Batch, ForgetStage};
-use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
+use super::version::{AwaitedSync, PendingRead, ReadFor, Record, Unsynced, Version, Waiter, timestamp_of};
 use crate::modes::entry::decode_entry;
 use crate::{Host, Page, stored_entries};
 use alloc::vec::Vec;
@@ -296,8 +296,8 @@ impl QuorumPartition {
     pub(super) fn log_forgotten(&mut self, host: &mut Host, key: &[u8], floor: u64) {
         self.floor = self.floor.max(floor);
         let record = host.append_awaited(self.id(), |out| Record::Forgotten { key, floor }.append(out));
-        host.storage.want_force();
-        self.unforced.push_back(Unforced { record, what: UnforcedWhat::Forgotten { key: key.into() } });
+        host.storage.want_sync();
+        self.unsynced.push_back(Unsynced { record, what: AwaitedSync::Forgotten { key: key.into() } });
     }
 
     /// Others have forgotten deletions through this floor. A floor that is too high does no harm.

@@ -165,8 +165,8 @@ impl QuorumPartition {
         }
     }
 
-    pub(super) fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
-        self.finish_force(host, now, record);
+    pub(super) fn on_synced(&mut self, host: &mut Host, now: Now, record: u64) {
+        self.finish_sync(host, now, record);
     }
 
     pub(super) fn on_read(&mut self, host: &mut Host, now: Now, token: u64, entry: Option<&[u8]>) {

@@ -11,9 +11,9 @@
 //! from it (`succession`); a key's versions go to the engine in log order, which is timestamp order
 //! unless a repair goes back to what others hold.
 
-use super::entrusting::{Entrusting, Forced};
+use super::entrusting::{Entrusting, Synced};
 use super::parts::{Forgetting, Merge, PendingScan, Repairs};
-use super::version::{PendingRead, ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter, timestamp_of};
+use super::version::{AwaitedSync, PendingRead, ReadFor, Record, Unsynced, Version, Waiter, timestamp_of};
 use crate::modes::bounds::OPEN_OPS_MAX;
 use crate::{Host, Map, Membership, PartitionStatus, Standing, Step};
 use alloc::boxed::Box;
@@ -57,7 +57,7 @@ pub(crate) struct QuorumPartition {
     pub(super) reads: VecDeque<(u64, PendingRead)>,
     pub(super) scans: VecDeque<PendingScan>,
     /// In log order.
-    pub(super) unforced: VecDeque<Unforced>,
+    pub(super) unsynced: VecDeque<Unsynced>,
     pub(super) repairs: Repairs,
     pub(super) forgetting: Forgetting,
     /// The greatest counter of a deletion that was forgotten here.
@@ -83,7 +83,7 @@ impl QuorumPartition {
             keys: host.map(),
             reads: VecDeque::new(),
             scans: VecDeque::new(),
-            unforced: VecDeque::new(),
+            unsynced: VecDeque::new(),
             repairs: Repairs::new(),
             forgetting: Forgetting::default(),
             floor: 0,
@@ -110,7 +110,7 @@ impl QuorumPartition {
 
     /// Whether a bound is reached: further stores are dropped, and clients retry.
     pub(super) fn is_full(&self) -> bool {
-        self.unforced.len() + self.reads.len() + self.entrusting.held.len() >= OPEN_OPS_MAX
+        self.unsynced.len() + self.reads.len() + self.entrusting.held.len() >= OPEN_OPS_MAX
     }
 
     pub(super) fn tell_status(&self) -> PartitionStatus {
@@ -304,9 +304,9 @@ impl QuorumPartition {
         if version.timestamp > newest.0 {
             return self.log(node, key, version, waiter);
         }
-        let at = self.unforced.binary_search_by_key(&newest.1, |unforced| unforced.record);
-        let waiters = match at.map(|at| &mut self.unforced[at].what) {
-            Ok(UnforcedWhat::Version { waiters, .. }) => waiters,
+        let at = self.unsynced.binary_search_by_key(&newest.1, |unsynced| unsynced.record);
+        let waiters = match at.map(|at| &mut self.unsynced[at].what) {
+            Ok(AwaitedSync::Version { waiters, .. }) => waiters,
             Ok(_) => unreachable!("a version's record"),
             Err(_) => self.waiters_of_entrusted(key),
         };
@@ -317,44 +317,44 @@ impl QuorumPartition {
         let mut entry = Vec::new();
         version.entry().append(&mut entry);
         let record = node.append_awaited(self.id(), |out| Record::Version { key, entry: &entry }.append(out));
-        node.storage.want_force();
+        node.storage.want_sync();
         if let Some(reference) = version.large() {
             node.storage.keep_value(reference, self.id());
         }
         self.keys.get_mut(key).expect("it is under way").newest = Some((version.timestamp, record));
-        let what = UnforcedWhat::Version { key: key.into(), version, waiters: alloc::vec![waiter] };
-        self.unforced.push_back(Unforced { record, what });
+        let what = AwaitedSync::Version { key: key.into(), version, waiters: alloc::vec![waiter] };
+        self.unsynced.push_back(Unsynced { record, what });
     }
 
     /// A record is synced.
-    pub(super) fn finish_force(&mut self, node: &mut Host, now: Now, record: u64) {
-        let unforced = self.unforced.pop_front().expect("a record is awaited");
-        assert_eq!(record, unforced.record, "forces complete in order");
-        match unforced.what {
-            UnforcedWhat::Counted => {
+    pub(super) fn finish_sync(&mut self, node: &mut Host, now: Now, record: u64) {
+        let unsynced = self.unsynced.pop_front().expect("a record is awaited");
+        assert_eq!(record, unsynced.record, "forces complete in order");
+        match unsynced.what {
+            AwaitedSync::Counted => {
                 (self.counted, self.counting) = (true, false);
                 self.sweep_ns = 0;
                 self.look_over(node, now);
             }
-            UnforcedWhat::Merged => {
+            AwaitedSync::Merged => {
                 self.merge.iter_mut().for_each(Merge::end);
                 self.sweep_ns = 0;
                 self.look_over(node, now);
             }
-            UnforcedWhat::Void => {}
-            UnforcedWhat::Forgotten { key } => {
+            AwaitedSync::Void => {}
+            AwaitedSync::Forgotten { key } => {
                 node.storage.remove(self.id(), &key);
                 self.finish_repair(node, &key);
             }
-            UnforcedWhat::Version { key, version, waiters } => {
-                self.on_version_forced(node, now, Forced::new(unforced.record, key, version, waiters));
+            AwaitedSync::Version { key, version, waiters } => {
+                self.on_version_synced(node, now, Synced::new(unsynced.record, key, version, waiters));
             }
         }
     }
 
     /// A version may be acknowledged from now on.
-    pub(super) fn write_forced(&mut self, node: &mut Host, now: Now, forced: Forced) {
-        let Forced { record, key, version, waiters, .. } = forced;
+    pub(super) fn write_synced(&mut self, node: &mut Host, now: Now, forced: Synced) {
+        let Synced { record, key, version, waiters, .. } = forced;
         node.storage.write(self.id(), &key, |out| version.entry().append(out));
         self.let_go_value(node, &version);
         self.note_written(&key);
@@ -383,7 +383,7 @@ impl QuorumPartition {
         match waiter {
             Waiter::Client { op, reply_to } => {
                 let content = if present { Content::Present } else { Content::Absent };
-                node.trace.note(now, op, Step::Forced);
+                node.trace.note(now, op, Step::Synced);
                 self.answer(node, now, op, reply_to, timestamp, content);
             }
             Waiter::Merge { round } => self.on_merged(node, now, round),

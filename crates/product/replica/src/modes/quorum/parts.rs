@@ -98,7 +98,7 @@ pub(super) struct Merge {
 pub(super) enum End {
     #[default]
     Open,
-    Forcing,
+    Syncing,
     Durable,
 }
 
@@ -107,7 +107,7 @@ impl Merge {
     pub(super) fn begin_end(&mut self) -> bool {
         let is_new = self.end == End::Open;
         if is_new {
-            self.end = End::Forcing;
+            self.end = End::Syncing;
         }
         is_new
     }

@@ -36,9 +36,9 @@
 //! is assigned as counting.
 
 use super::QuorumPartition;
-use super::entrusting::{Entrusting, Forced, has_room};
+use super::entrusting::{Entrusting, Synced, has_room};
 use super::parts::{Forgetting, Merge, Repairs};
-use super::version::{ReadFor, Record, Unforced, UnforcedWhat, Version, Waiter};
+use super::version::{AwaitedSync, ReadFor, Record, Unsynced, Version, Waiter};
 use crate::{Host, Standing};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -100,19 +100,19 @@ impl QuorumPartition {
         self.entrusting = Entrusting::default();
         // Requests under way at the disk end without effect.
         self.reads.iter_mut().for_each(|(_, read)| read.what = ReadFor::Void);
-        self.unforced.iter_mut().for_each(|unforced| unforced.what = UnforcedWhat::Void);
+        self.unsynced.iter_mut().for_each(|unsynced| unsynced.what = AwaitedSync::Void);
         host.append(self.id(), |out| Record::Emptied.append(out));
         self.forget_everything(host);
     }
 
     /// Versions on their way to the engine do not get there.
     fn let_go_values(&self, host: &mut Host) {
-        let unforced = self.unforced.iter().filter_map(|unforced| match &unforced.what {
-            UnforcedWhat::Version { version, .. } => Some(version),
+        let unsynced = self.unsynced.iter().filter_map(|unsynced| match &unsynced.what {
+            AwaitedSync::Version { version, .. } => Some(version),
             _ => None,
         });
         let entrusted = self.entrusting.held.values().map(|forced| &forced.version);
-        unforced.chain(entrusted).for_each(|version| self.let_go_value(host, version));
+        unsynced.chain(entrusted).for_each(|version| self.let_go_value(host, version));
     }
 
     /// Drops everything held.
@@ -127,8 +127,8 @@ impl QuorumPartition {
         if self.merge.as_mut().is_some_and(Merge::begin_end) {
             let floor = self.floor;
             let record = host.append_awaited(self.id(), |out| Record::Floor { floor }.append(out));
-            host.storage.want_force();
-            self.unforced.push_back(Unforced { record, what: UnforcedWhat::Merged });
+            host.storage.want_sync();
+            self.unsynced.push_back(Unsynced { record, what: AwaitedSync::Merged });
         }
     }
 
@@ -155,9 +155,9 @@ impl QuorumPartition {
 
     /// A version is synced: it goes to the engine, and is acknowledged, unless a successor has to
     /// hold it first.
-    pub(super) fn on_version_forced(&mut self, host: &mut Host, now: Now, mut forced: Forced) {
+    pub(super) fn on_version_synced(&mut self, host: &mut Host, now: Now, mut forced: Synced) {
         if self.entrusting.successor.is_none() {
-            return self.write_forced(host, now, forced);
+            return self.write_synced(host, now, forced);
         }
         self.entrusting.serial += 1;
         let serial = self.entrusting.serial;
@@ -172,7 +172,7 @@ impl QuorumPartition {
         let Some(address) = self.entrusting.successor.and_then(|node| self.membership.address(node)) else {
             return;
         };
-        let Forced { key, version, .. } = &self.entrusting.held[&serial];
+        let Synced { key, version, .. } = &self.entrusting.held[&serial];
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
         let (timestamp, value, is_large) = (version.timestamp, version.value.as_deref(), version.is_large);
         let entrust = Entrust { partition, epoch, sender, serial, timestamp, key, value, is_large };
@@ -192,14 +192,14 @@ impl QuorumPartition {
             self.let_go_value(host, &earlier.version);
             forced.waiters.extend(earlier.waiters);
         }
-        self.write_forced(host, now, forced);
+        self.write_synced(host, now, forced);
     }
 
     /// The succession has ended: synced versions are acknowledged as usual.
     fn settle_entrusted(&mut self, host: &mut Host, now: Now) {
         for (_, forced) in core::mem::take(&mut self.entrusting.held) {
             self.keys.get_mut(&forced.key).expect("it is under way").entrusted.clear();
-            self.write_forced(host, now, forced);
+            self.write_synced(host, now, forced);
         }
     }
 
@@ -226,7 +226,7 @@ impl QuorumPartition {
         let Some(successor) = self.entrusting.successor else { return false };
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let is_due =
-            |forced: &Forced| now.boot_ns >= forced.asked_ns + (resend_ns << forced.tries.min(DOUBLINGS_MAX));
+            |forced: &Synced| now.boot_ns >= forced.asked_ns + (resend_ns << forced.tries.min(DOUBLINGS_MAX));
         let due = self.entrusting.held.iter_mut().filter(|(_, forced)| is_due(forced)).take(RESENT_MAX);
         let mut is_silent = false;
         let due: Vec<u64> = due
@@ -255,11 +255,11 @@ impl QuorumPartition {
             return;
         }
         let held = self.entrusting.held.values().map(|forced| (&forced.key, &forced.version));
-        let unforced = self.unforced.iter().filter_map(|unforced| match &unforced.what {
-            UnforcedWhat::Version { key, version, .. } => Some((key, version)),
+        let unsynced = self.unsynced.iter().filter_map(|unsynced| match &unsynced.what {
+            AwaitedSync::Version { key, version, .. } => Some((key, version)),
             _ => None,
         });
-        for (key, version) in held.chain(unforced) {
+        for (key, version) in held.chain(unsynced) {
             let mut entry = Vec::new();
             version.entry().append(&mut entry);
             host.append(self.id(), |out| Record::Version { key, entry: &entry }.append(out));

@@ -101,13 +101,13 @@ pub(super) enum ReadFor {
 }
 
 #[derive(Clone)]
-pub(super) struct Unforced {
+pub(super) struct Unsynced {
     pub(super) record: u64,
-    pub(super) what: UnforcedWhat,
+    pub(super) what: AwaitedSync,
 }
 
 #[derive(Clone)]
-pub(super) enum UnforcedWhat {
+pub(super) enum AwaitedSync {
     Counted,
     /// Newcomer: everything it has to merge.
     Merged,

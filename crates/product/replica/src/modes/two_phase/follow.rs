@@ -82,7 +82,7 @@ impl OrderedPartition<TwoPhase> {
             partition: self.id(),
             epoch: self.membership.epoch,
             logged: self.sequence.logged(),
-            forced: self.sequence.forced(),
+            forced: self.sequence.synced(),
             gap,
             space: host.disk_space,
         };

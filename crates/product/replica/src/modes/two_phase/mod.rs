@@ -29,7 +29,7 @@ use crate::modes::messages::{Message, Request};
 use crate::modes::ordered::evaluate::Verdict;
 use crate::modes::ordered::locks::WaitingGet;
 use crate::modes::ordered::sequence::Decided;
-use crate::modes::ordered::waits::UnforcedWhat;
+use crate::modes::ordered::waits::AwaitedSync;
 use crate::modes::ordered::{Agreement, OrderedPartition};
 use crate::{Changes, Host, Membership, Step};
 use alloc::boxed::Box;
@@ -180,12 +180,12 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    pub(crate) fn on_forced(&mut self, host: &mut Host, now: Now, record: u64) {
-        match self.waits.finish_force(record) {
+    pub(crate) fn on_synced(&mut self, host: &mut Host, now: Now, record: u64) {
+        match self.waits.finish_sync(record) {
             None => {}
-            Some(UnforcedWhat::Prepare(op)) => self.on_prepare_forced(host, now, op),
-            Some(UnforcedWhat::Decision(index)) => self.on_decision_forced(host, now, index),
-            Some(UnforcedWhat::Copy) => self.on_copy_forced(host, now),
+            Some(AwaitedSync::Prepare(op)) => self.on_prepare_synced(host, now, op),
+            Some(AwaitedSync::Decision(index)) => self.on_decision_synced(host, now, index),
+            Some(AwaitedSync::Copy) => self.on_copy_synced(host, now),
         }
     }
 

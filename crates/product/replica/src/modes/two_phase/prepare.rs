@@ -7,7 +7,7 @@ use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::clients::Lookup;
 use crate::modes::ordered::lead::Phase;
 use crate::modes::ordered::record::Record;
-use crate::modes::ordered::waits::UnforcedWhat;
+use crate::modes::ordered::waits::AwaitedSync;
 use crate::{Host, LargePut, Standing, Step};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -178,8 +178,8 @@ impl OrderedPartition<TwoPhase> {
         let contended = meets || self.membership.standing == Standing::Joining;
         let record = Record::Prepare { contended, datagram: stored.datagram() };
         let order = host.append_awaited(self.id(), |out| record.append(out));
-        host.storage.want_force();
-        self.waits.force(order, UnforcedWhat::Prepare(op));
+        host.storage.want_sync();
+        self.waits.sync(order, AwaitedSync::Prepare(op));
         self.insert_op(host, now, order, contended, stored);
         if let Some(early) = self.lead.as_mut().and_then(|lead| lead.have(op)) {
             // Others had it sooner, because a large value arrives at each member at its own time.
@@ -190,10 +190,10 @@ impl OrderedPartition<TwoPhase> {
         host.arm_sweep(now);
     }
 
-    pub(crate) fn on_prepare_forced(&mut self, host: &mut Host, now: Now, op: OpId) {
-        let Some(since_ns) = self.locks.mark_forced(op) else { return };
+    pub(crate) fn on_prepare_synced(&mut self, host: &mut Host, now: Now, op: OpId) {
+        let Some(since_ns) = self.locks.mark_synced(op) else { return };
         host.puts.forced.count_ns(now.boot_ns.saturating_sub(since_ns));
-        host.trace.note(now, op, Step::Forced);
+        host.trace.note(now, op, Step::Synced);
         if let Some(lead) = &self.lead {
             self.count_ack(host, now, lead.me(), op, false, false);
         } else {
@@ -206,7 +206,7 @@ impl OrderedPartition<TwoPhase> {
         let Some(state) = self.locks.op(op) else { return };
         if self.is_primary()
             || self.membership.standing == Standing::Outside
-            || !state.is_forced
+            || !state.is_synced
             || state.is_decided
         {
             return;

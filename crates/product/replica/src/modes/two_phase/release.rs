@@ -37,7 +37,7 @@ impl OrderedPartition<TwoPhase> {
         if !lead.is_ready() || !self.membership.activated {
             return;
         }
-        let through = self.sequence.forced().min(lead.forced_by_peers()).min(self.sequence.logged());
+        let through = self.sequence.synced().min(lead.synced_by_peers()).min(self.sequence.logged());
         let newly = through.saturating_sub(self.sequence.released()) as usize;
         if newly == 0 {
             return;
@@ -57,8 +57,8 @@ impl OrderedPartition<TwoPhase> {
     }
 
     /// A decision is synced here.
-    pub(crate) fn on_decision_forced(&mut self, host: &mut Host, now: Now, index: u64) {
-        self.sequence.force(index);
+    pub(crate) fn on_decision_synced(&mut self, host: &mut Host, now: Now, index: u64) {
+        self.sequence.sync(index);
         if self.is_primary() {
             self.advance_release(host, now);
         } else if index > self.sequence.released() {

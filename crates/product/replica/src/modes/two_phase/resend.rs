@@ -22,8 +22,8 @@ impl OrderedPartition<TwoPhase> {
         if self.membership.standing == Standing::Outside {
             return false;
         }
-        if self.sequence.forced() < self.sequence.logged() {
-            host.storage.want_force();
+        if self.sequence.synced() < self.sequence.logged() {
+            host.storage.want_sync();
         }
         if self.is_primary() {
             self.sweep_lead(host, now);
@@ -42,7 +42,7 @@ impl OrderedPartition<TwoPhase> {
         }
         self.locks.count() > 0
             || self.awaits_release()
-            || self.sequence.forced() < self.sequence.logged()
+            || self.sequence.synced() < self.sequence.logged()
             || self.reporting.is_pending()
             || awaits_proof
             || self.membership.standing == Standing::Joining
@@ -103,7 +103,7 @@ impl OrderedPartition<TwoPhase> {
             let node = self.membership.members[position].node;
             let lead = self.lead.as_mut().expect("a primary");
             let logged = lead.logged_by(position);
-            let is_urgent = lead.forced_by(position) < urgent_through;
+            let is_urgent = lead.synced_by(position) < urgent_through;
             if position == lead.me() || (!is_urgent && logged >= self.sequence.logged()) {
                 continue;
             }

@@ -7,7 +7,7 @@ use nicekv_proto::recovery::read_keyed_entry;
 use nicekv_proto::{OpId, PartitionId};
 
 /// A request to the log or the engine. The driver executes requests strictly in order; what a request makes visible to later ones is
-/// visible at once, only [`StorageRequest::Force`] makes the log durable.
+/// visible at once, only [`StorageRequest::Sync`] makes the log durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageRequest<'a> {
     /// Append this record to the log. Records are counted from 1 over the life of the core, replayed ones included.
@@ -15,8 +15,8 @@ pub enum StorageRequest<'a> {
         /// The record.
         payload: &'a [u8],
     },
-    /// Make durable what has been appended so far; answered by [`StorageCompletion::Forced`]. May be merged with later ones.
-    Force,
+    /// Make durable what has been appended so far; answered by [`StorageCompletion::Synced`]. May be merged with later ones.
+    Sync,
     /// Read an entry; answered by [`StorageCompletion::Read`], in the order of the reads.
     Read {
         /// To be returned.
@@ -121,7 +121,7 @@ pub enum StorageRequest<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageCompletion<'a> {
     /// The log is durable up to and including this record.
-    Forced {
+    Synced {
         /// Number of the record.
         through: u64,
     },

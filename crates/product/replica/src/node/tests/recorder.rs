@@ -41,7 +41,7 @@ pub(crate) struct Book {
     pub(crate) puts_off_scrub: bool,
     pub(crate) is_work_left: bool,
     /// A part of a copy makes it want a force.
-    pub(crate) forces_copies: bool,
+    pub(crate) syncs_copies: bool,
     /// Whether the node had a lease when it was assigned an epoch.
     pub(crate) has_lease: bool,
 }
@@ -162,19 +162,19 @@ impl Recorder {
     }
 
     pub(crate) fn on_copy_chunk(&mut self, host: &mut Host, _: Now, chunk: CopyChunk<'_>) {
-        if self.book(|book| book.forces_copies) {
-            host.storage.want_force();
+        if self.book(|book| book.syncs_copies) {
+            host.storage.want_sync();
         }
         self.tell(format!("copy chunk {:?} of {} bytes", chunk.peer, chunk.payload.len()));
     }
 
-    pub(crate) fn on_forced(&mut self, _: &mut Host, _: Now, record: u64) {
+    pub(crate) fn on_synced(&mut self, _: &mut Host, _: Now, record: u64) {
         self.tell(format!("forced {record}"));
     }
 
     pub(crate) fn on_read(&mut self, host: &mut Host, _: Now, token: u64, entry: Option<&[u8]>) {
         self.tell(format!("read {token} {entry:?}"));
-        host.storage.want_force();
+        host.storage.want_sync();
     }
 
     pub(crate) fn on_read_corrupt(&mut self, _: &mut Host, _: Now, token: u64) {

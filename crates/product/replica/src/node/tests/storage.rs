@@ -15,17 +15,17 @@ fn one_sync_ends_a_batch_and_reports_what_it_covered() {
         for record in 1..=3 {
             let number = host.append_awaited(PARTITION, |out| out.push(record));
             assert_eq!((number, host.storage.appended()), (record.into(), record.into()));
-            host.storage.want_force();
+            host.storage.want_sync();
         }
         assert_eq!(host.append(PARTITION, |out| out.push(9)), 4);
     });
     let append = |last: u8| format!("Append {{ payload: [0, 0, 0, 4, {last}] }}");
-    assert_eq!(node.asked(), [append(1), append(2), append(3), append(9), "Force".into()]);
-    node.core.handle_storage(node.now, StorageCompletion::Forced { through: 0 });
+    assert_eq!(node.asked(), [append(1), append(2), append(3), append(9), "Sync".into()]);
+    node.core.handle_storage(node.now, StorageCompletion::Synced { through: 0 });
     assert_eq!(node.told(), Vec::<String>::new());
-    node.core.handle_storage(node.now, StorageCompletion::Forced { through: 2 });
+    node.core.handle_storage(node.now, StorageCompletion::Synced { through: 2 });
     assert_eq!(node.told(), ["forced 1", "forced 2"]);
-    node.core.handle_storage(node.now, StorageCompletion::Forced { through: 4 });
+    node.core.handle_storage(node.now, StorageCompletion::Synced { through: 4 });
     assert_eq!((node.told(), node.asked()), (vec!["forced 3".into()], vec![]));
 }
 
@@ -48,7 +48,7 @@ fn read_completes_with_its_token() {
     );
     node.core.handle_storage(node.now, StorageCompletion::Read { token: 1, entry: Some(b"e") });
     // What a completion leads to is a batch of its own: the force that it asked for goes at once.
-    assert_eq!(node.asked(), ["Force"]);
+    assert_eq!(node.asked(), ["Sync"]);
     node.core.handle_storage(node.now, StorageCompletion::ReadCorrupt { token: 2 });
     node.core.handle_storage(
         node.now,
@@ -91,12 +91,12 @@ fn log_is_trimmed_when_the_checkpoint_is_synced() {
     assert_eq!(node.asked().len(), 1);
     node.core.checkpoint();
     let open = |partition: u8| format!("Append {{ payload: [0, 0, 0, {partition}, 111, 112, 101, 110] }}");
-    assert_eq!(node.asked(), [open(4), open(6), "Force".into()]);
-    node.core.handle_storage(node.now, StorageCompletion::Forced { through: 2 });
+    assert_eq!(node.asked(), [open(4), open(6), "Sync".into()]);
+    node.core.handle_storage(node.now, StorageCompletion::Synced { through: 2 });
     assert_eq!(node.asked(), Vec::<String>::new());
-    node.core.handle_storage(node.now, StorageCompletion::Forced { through: 3 });
+    node.core.handle_storage(node.now, StorageCompletion::Synced { through: 3 });
     assert_eq!(node.asked(), ["Trim { before: 2 }"]);
-    node.core.handle_storage(node.now, StorageCompletion::Forced { through: 4 });
+    node.core.handle_storage(node.now, StorageCompletion::Synced { through: 4 });
     assert_eq!(node.asked(), Vec::<String>::new());
 }
 

@@ -71,9 +71,9 @@ fn frame_is_a_batch_of_its_own() {
     node.receive(METADATA, |out| {
         Assign { epoch: Epoch(6), ..assign(PARTITION, MatchRange::ALL) }.encode(out);
     });
-    crate::node::tests::recorder::book(PARTITION, |book| book.forces_copies = true);
+    crate::node::tests::recorder::book(PARTITION, |book| book.syncs_copies = true);
     handle(&mut node, StreamPeer::Dialed(address(2)), &chunk(PARTITION, Epoch(6)));
-    assert_eq!(node.asked(), ["Force"]);
+    assert_eq!(node.asked(), ["Sync"]);
     node.act(|host, _| {
         host.send_frame(StreamPeer::Accepted(1), &request(PARTITION, EPOCH, 3));
         host.send_frame(StreamPeer::Accepted(2), &chunk(PARTITION, EPOCH));

@@ -42,7 +42,7 @@ pub(crate) struct Node {
     /// Of its partition.
     pub(crate) range: MatchRange,
     /// The disk does not force the log.
-    pub(crate) forces_nothing: bool,
+    pub(crate) syncs_nothing: bool,
     /// Of epochs that it is told.
     pub(crate) stamp_min: Round,
     /// How many pages it has read.
@@ -84,7 +84,7 @@ impl Node {
             replicas: 1,
             replication: Replication::Multicast,
             range: MatchRange::ALL,
-            forces_nothing: false,
+            syncs_nothing: false,
             stamp_min: Round::default(),
             scans: 0,
         }
@@ -253,10 +253,10 @@ impl Node {
                 StorageRequest::Remove { key, .. } => {
                     self.engine.remove(key);
                 }
-                StorageRequest::Force if self.forces_nothing => {}
-                StorageRequest::Force => {
+                StorageRequest::Sync if self.syncs_nothing => {}
+                StorageRequest::Sync => {
                     let through = self.log.len() as u64;
-                    self.core.handle_storage(self.now, StorageCompletion::Forced { through });
+                    self.core.handle_storage(self.now, StorageCompletion::Synced { through });
                 }
                 StorageRequest::Read { token, key, .. } => {
                     let entry = self.engine.get(key).map(Vec::as_slice);

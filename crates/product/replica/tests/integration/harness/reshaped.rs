@@ -29,7 +29,7 @@ pub(crate) struct Member {
     pub(crate) now: Now,
     pub(crate) sequence: u64,
     /// The disk forces nothing.
-    pub(crate) holds_forces: bool,
+    pub(crate) holds_syncs: bool,
     /// Pages stay on their way.
     pub(crate) holds_pages: bool,
     pub(crate) pages: VecDeque<(u64, Vec<u8>, Vec<Vec<u8>>)>,
@@ -109,7 +109,7 @@ impl Member {
             log: Vec::new(),
             now: Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 },
             sequence: 0,
-            holds_forces: false,
+            holds_syncs: false,
             holds_pages: false,
             pages: VecDeque::new(),
             holds_reads: false,
@@ -183,7 +183,7 @@ impl Member {
                     self.engine.remove(&(partition, key.to_vec()));
                 }
                 StorageRequest::Clear { partition } => self.engine.retain(|(of, _), _| *of != partition),
-                StorageRequest::Force => self.force(),
+                StorageRequest::Sync => self.sync(),
                 StorageRequest::Read { token, partition, key } => {
                     let entry = self.engine.get(&(partition, key.to_vec())).cloned();
                     self.reads.push_back((token, entry));
@@ -206,10 +206,10 @@ impl Member {
         }
     }
 
-    pub(crate) fn force(&mut self) {
-        if !self.holds_forces {
+    pub(crate) fn sync(&mut self) {
+        if !self.holds_syncs {
             let through = self.log.len() as u64;
-            self.core.handle_storage(self.now, StorageCompletion::Forced { through });
+            self.core.handle_storage(self.now, StorageCompletion::Synced { through });
         }
     }
 

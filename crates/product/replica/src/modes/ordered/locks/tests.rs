@@ -117,8 +117,8 @@ fn acks_count_until_the_epoch_ends() {
     let mut locks = locks();
     take_in(&mut locks, 1, b"k");
     take_in(&mut locks, 2, b"l");
-    assert_eq!((locks.mark_forced(op(1)).is_some(), locks.mark_forced(op(3))), (true, None));
-    assert!(locks.op(op(1)).unwrap().is_forced && !locks.op(op(2)).unwrap().is_forced);
+    assert_eq!((locks.mark_synced(op(1)).is_some(), locks.mark_synced(op(3))), (true, None));
+    assert!(locks.op(op(1)).unwrap().is_synced && !locks.op(op(2)).unwrap().is_synced);
     let votes = |votes: Votes| (votes.acks, votes.any_contended, votes.any_refused);
     assert_eq!(votes(locks.count_acks(op(1), 1, false, false)), (1, false, false));
     assert_eq!(votes(locks.count_acks(op(1), 4, true, false)), (5, true, false));
