@@ -1,4 +1,5 @@
-//! A replica that joins behind the tail of a chain: when an entry takes effect there, and for whom it keeps it. Its head, and the tail until then, is the test.
+//! A replica that joins behind the tail of a chain: when an entry takes effect there, and for whom
+//! it keeps it. The test plays the head, which is the tail until then.
 
 use crate::harness;
 
@@ -15,7 +16,7 @@ use nicekv_replica::StreamPeer;
 /// The epoch in which it joins.
 const JOINS: u32 = 6;
 
-/// The head has forced entries up to this one.
+/// The head has synced entries through this one.
 fn watermark(forced: u64) -> Watermark {
     Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, forced, recovered: false }
 }
@@ -26,7 +27,8 @@ fn forward(node: &mut Node, watermark: Watermark, entries: &[ChainEntry<'_>]) ->
     node.receive(OTHER_ADDRESS, |out| Forwards { sender: OTHER, watermarks, entries }.encode(out))
 }
 
-/// A node that joins behind the head, has heard where the epoch begins, and has forced the first entry, an increment; the head has not.
+/// A node that joins behind the head, knows where the epoch begins, and has synced the first entry,
+/// an increment; the head has not.
 fn joined() -> Node {
     let mut node = Node::started();
     (node.replication, node.replicas) = (Replication::Chain, 2);
@@ -68,7 +70,7 @@ fn progress(sent: &Sent) -> Vec<Progress> {
     decoded.flatten().collect()
 }
 
-/// It has a part of the copy, in which there is nothing.
+/// It has an empty part of the copy.
 fn copy(node: &mut Node, section: CopySection, payload: &[u8]) {
     let (partition, epoch) = (PARTITION, Epoch(JOINS));
     let chunk = CopyFrame::Chunk { partition, epoch, section, more: false, payload };
@@ -76,7 +78,7 @@ fn copy(node: &mut Node, section: CopySection, payload: &[u8]) {
 }
 
 fn copy_all(node: &mut Node) {
-    // What both hold, what is to be copied, what that covers; from whom.
+    // What both hold, what to copy, what that covers; from which member.
     let begun = [&[0; 16][..], &1u64.to_be_bytes(), &OTHER.0.to_be_bytes()].concat();
     copy(node, CopySection::Begin, &begun);
     copy(node, CopySection::Clients, &[0, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -87,7 +89,8 @@ fn released(node: &Node) -> u64 {
     node.core.status().partitions[0].released
 }
 
-/// What it alone has forced could come out otherwise, and would stay in its engine.
+/// An entry that only the joiner has synced could be decided otherwise, and would stay in its
+/// engine.
 #[test]
 fn entry_takes_effect_when_nodes_before_have_synced_it_too() {
     let mut node = joined();
@@ -97,7 +100,7 @@ fn entry_takes_effect_when_nodes_before_have_synced_it_too() {
     assert_eq!((released(&node), node.engine.len()), (1, 1));
 }
 
-/// The head was told that all behind it hold the entry, and sends nothing by itself.
+/// The head has heard that all nodes behind it hold the entry, and sends nothing by itself.
 #[test]
 fn joiner_asks_when_a_watermark_was_lost() {
     let mut node = joined();
@@ -110,7 +113,8 @@ fn joiner_asks_when_a_watermark_was_lost() {
     assert!(!asks(&mut node) && !asks(&mut node), "it lacks nothing");
 }
 
-/// Seed 1910: the head died before it had forced an entry, and its joiner, a member since, had let go of it.
+/// Seed 1910: the head died before it had synced an entry, and its joiner, a member since, had
+/// dropped it.
 #[test]
 fn head_recovers_a_lost_entry_from_a_former_joiner() {
     let mut node = joined();

@@ -1,4 +1,5 @@
-//! A replica that joins: what of its former life it shows, logs, and keeps through a restart. Its primary is the test.
+//! A replica that joins: what it shows, logs, and keeps through a restart of what it held before.
+//! The test plays its primary.
 
 use crate::harness;
 
@@ -20,7 +21,7 @@ fn join(node: &mut Node, epoch: u32) -> Sent {
     node.assign_members(Term(3), Epoch(epoch), OTHER, vec![me, other()])
 }
 
-/// What the primary tells first: up to where both hold the same, and that there is nothing newer.
+/// The primary's first answer: how far both hold the same, and that there is nothing newer.
 fn begin(node: &mut Node, epoch: u32, since: u64, origin: u32) {
     let mut payload = Vec::new();
     for number in [since, since, since] {
@@ -34,7 +35,8 @@ fn begin(node: &mut Node, epoch: u32, since: u64, origin: u32) {
     node.receive_frame(StreamPeer::Dialed(OTHER_ADDRESS), &chunk);
 }
 
-/// A member with a contended decision that it has not shown, which joins anew: the primary says that the decision stands.
+/// A member with a contended decision that it has not shown joins again: the primary confirms the
+/// decision.
 #[test]
 fn agreed_decision_is_shown_and_survives_an_earlier_checkpoint() {
     let mut node = Node::started();
@@ -54,7 +56,7 @@ fn agreed_decision_is_shown_and_survives_an_earlier_checkpoint() {
     assert_eq!(restarted.engine, node.engine);
 }
 
-/// What was decided meanwhile takes effect after what stood before.
+/// Decisions made meanwhile take effect after the agreed ones.
 #[test]
 fn newer_effects_are_kept_back_until_since_is_known() {
     let mut node = Node::started();
@@ -75,7 +77,7 @@ fn newer_effects_are_kept_back_until_since_is_known() {
     assert_eq!(restarted.engine, node.engine);
 }
 
-/// Until it knows where the epoch begins it takes no decisions, and says so.
+/// Until it knows where the epoch begins it takes no decisions, and reports that.
 #[test]
 fn joiner_takes_no_decision_before_the_base() {
     let mut node = Node::started();
@@ -89,7 +91,7 @@ fn joiner_takes_no_decision_before_the_base() {
     assert_eq!(node.core.status().partitions[0].logged, 1);
 }
 
-/// It copies no faster than it may: what has come is waited for before more is asked for.
+/// It copies at its rate: it waits before it asks for more.
 #[test]
 fn copy_keeps_to_its_rate() {
     let timing =
@@ -105,7 +107,7 @@ fn copy_keeps_to_its_rate() {
     };
     let no_clients = [0, 0, 0, 0, 0, 0, 0, 0, 1];
     assert_eq!(chunk(CopySection::Clients, &no_clients, &mut node).len(), 1, "it asks for entries");
-    // Source's last decision, how far it is by decisions and by keys, and the entries.
+    // The source's last decision, its progress by decisions and by keys, and the entries.
     let mut payload = [[0; 8], [0; 8]].concat();
     payload.extend([0, 2, b'k', b'9']);
     for number in 0..10 {
@@ -125,7 +127,7 @@ fn copy_keeps_to_its_rate() {
     assert!(asked.len() == 1 && asked[0].ends_with(b"k9"), "{asked:?}");
 }
 
-/// What its entries speak of is with it before it says that it holds everything (L3).
+/// The values that its entries name are on disk before it reports a complete copy (L3).
 #[test]
 fn joiner_is_incomplete_while_it_lacks_a_large_value() {
     let mut node = Node::started();
@@ -157,7 +159,7 @@ fn joiner_is_incomplete_while_it_lacks_a_large_value() {
     assert!(is_complete(&mut node));
 }
 
-/// Whether it says that its copy is complete, in time.
+/// Whether it reports in time that its copy is complete.
 fn is_complete(node: &mut Node) -> bool {
     node.pass(Duration::from_millis(500));
     let sent = node.sent();

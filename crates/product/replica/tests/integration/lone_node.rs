@@ -1,4 +1,4 @@
-//! One replica alone, its disk a map: what it answers, and when it keeps silent.
+//! One replica alone, with a map as its disk: what it answers, and when it does not.
 
 use crate::harness;
 
@@ -67,7 +67,7 @@ fn row_33_request_of_an_unknown_keyspace_is_dropped() {
         put.encode(out);
         out[6..8].copy_from_slice(&9u16.to_be_bytes());
     });
-    // Not refused: another member may have been told of the keyspace before this one, and store it.
+    // Not refused: another member may know the keyspace already, and store it.
     assert_eq!(sent, []);
     assert_eq!((node.log.len(), node.engine.len()), (records, 0));
     assert_eq!(node.core.status().counters.dropped, 1);
@@ -125,7 +125,7 @@ fn overdue_value_is_removed_by_a_logged_delete() {
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
 }
 
-/// A token is accepted once, and not at all when its time has passed, by whatever takes it away.
+/// A token is accepted once, and not at all after its time, whichever op removes it.
 #[test]
 fn delete_finds_an_overdue_value_expired() {
     let mut node = Node::serving();
@@ -165,7 +165,7 @@ fn unread_overdue_values_go_at_a_bounded_rate() {
     }
 }
 
-/// Its own client was idle here while very many others were not.
+/// Its own client was idle here while very many others were active.
 #[test]
 fn node_renews_its_forgotten_client() {
     let mut node = Node::serving();
@@ -239,8 +239,8 @@ fn replaying_the_log_restores_the_state() {
     assert_eq!(again.get(b"n"), Some((Status::Ok, Some(b"4".to_vec()))));
 }
 
-/// A client of which one op hangs in another partition goes on: its results stay, up to a bound, and go in pieces that fit a record and a
-/// frame.
+/// A client with one op that hangs in another partition goes on: its results stay, up to a bound,
+/// in pieces that fit a record and a frame.
 #[test]
 fn results_of_one_client_are_copied_in_pieces() {
     const PIECE_BYTES_MAX: usize = 200 << 10;

@@ -1,5 +1,5 @@
-//! A primary whose epoch begins: what it asks, adopts, sends again and grants before and after it has recovered. The other members are
-//! the test.
+//! A primary whose epoch begins: what it asks for, adopts, resends and grants before and after
+//! recovery. The test plays the other members.
 
 use crate::harness;
 
@@ -18,7 +18,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 const JOINER: NodeId = NodeId(3);
 const JOINER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 4), 7400);
 
-/// What the node asks the other member for.
+/// The ops that the node fetches from the other member.
 fn fetched(sent: &Sent) -> Vec<Wanted> {
     let fetch = |(to, bytes): &(SocketAddrV4, Vec<u8>)| match Datagram::decode(bytes).unwrap().1 {
         Datagram::Fetch(fetch) if *to == OTHER_ADDRESS => Some(fetch.wanted),
@@ -27,7 +27,7 @@ fn fetched(sent: &Sent) -> Vec<Wanted> {
     sent.iter().filter_map(fetch).collect()
 }
 
-/// How often it asks what the other member holds.
+/// How often it asks the other member what it holds.
 fn asked(sent: &Sent) -> usize {
     let is_request = |bytes: &[u8]| matches!(Datagram::decode(bytes).unwrap().1, Datagram::RecoverRequest(_));
     sent.iter().filter(|(to, bytes)| *to == OTHER_ADDRESS && is_request(bytes)).count()
@@ -81,7 +81,7 @@ fn primary_fetches_ops_that_only_a_member_holds() {
     assert_eq!(fetched(&pass(&mut node)), []);
 }
 
-/// What is not acknowledged is sent again, and counted, and who never acknowledges is accused.
+/// What is not acknowledged is resent and counted, and a member that never acknowledges is accused.
 #[test]
 fn member_resends_unacknowledged_versions() {
     let mut node = primary();
@@ -110,7 +110,8 @@ fn member_resends_unacknowledged_versions() {
     assert_eq!((resent(&sent), accused(&sent)), (0, false));
 }
 
-/// A refusal of an op that was open when the epoch began would undo what an earlier primary may have answered.
+/// A refusal of an op that was open when the epoch began could undo an answer of an earlier
+/// primary.
 #[test]
 fn refusals_count_for_new_ops_only() {
     let refuse = |node: &mut Node, epoch, client| {
@@ -217,7 +218,7 @@ fn progress_of_joiner(node: &mut Node) {
     node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
 }
 
-/// Nothing is decided in an epoch that is not in force, however often it is told of.
+/// Nothing is decided in an epoch that is not activated, however often it is assigned.
 #[test]
 fn primary_decides_when_the_epoch_is_activated() {
     let mut node = Node::started();
@@ -234,7 +235,8 @@ fn primary_decides_when_the_epoch_is_activated() {
     assert_eq!(decisions(&tell(&mut node, true)).len(), 1);
 }
 
-/// What a member holds and the primary has forgotten is expired by a decision, in an epoch that is in force.
+/// An op that a member holds and the primary has forgotten is expired by a decision, in an
+/// activated epoch.
 #[test]
 fn primary_tells_a_member_to_drop_an_expired_op() {
     let mut node = primary();
@@ -294,7 +296,7 @@ fn gets_wait_for_their_own_key_only() {
     assert_eq!(node.get(b"m"), Some((Status::NotFound, None)));
 }
 
-/// Whoever waited while the lease ran out gets no answer.
+/// A get that waited while the lease ran out gets no answer.
 #[test]
 fn waiting_get_is_not_answered_without_a_lease() {
     let mut node = primary();

@@ -1,4 +1,4 @@
-//! Partitions that are divided and united at one node, which is their only member (R17).
+//! Partitions that are split and merged at one node, their only member (R17).
 
 use crate::harness;
 
@@ -23,7 +23,7 @@ fn child_gets_stored_entries_and_concurrent_writes() {
     member.set(b"g", b"new");
     member.apply(OpId { client: ClientId(9), sequence: 2 }, b"b", Operation::Delete);
     assert!(member.is_formed_as_it_is() && member.values(PARENT).len() == 5);
-    // It is told again.
+    // It is reported again.
     assert_eq!(reports(&member.pass(Duration::from_millis(40))), [(PARENT, ReportKind::Formed)]);
 }
 
@@ -67,7 +67,7 @@ fn epoch_without_children_voids_them() {
         assert!(member.log.len() > log);
         let mut member = member.restarted();
         assert_eq!((member.values(LOW).len(), member.values(HIGH).len()), (0, 0));
-        // Other ones may be formed then, under ids of their own.
+        // Others may be formed then, with other ids.
         let range = MatchRange::ALL;
         let children = vec![child(PartitionId(9), range)];
         member.assign(&Assign { children, ..epoch(PARENT, range, 8) });
@@ -82,7 +82,7 @@ fn sealed_epoch_takes_no_ops_and_answers_gets() {
     assert_eq!(member.seal(), KEYS.len() as u64);
     assert_eq!(member.set(b"a", b"new"), None);
     assert_eq!(member.get(b"a").as_deref(), Some(&b"old"[..]));
-    // What was decided before is still answered.
+    // Earlier results are still answered.
     let first = OpId { client: ClientId::new(2, 2), sequence: 1 };
     assert_eq!(member.apply(first, b"a", Operation::Increment(1)), Some(Status::Ok));
     assert_eq!(reports(&member.pass(Duration::from_millis(40))), [(PARENT, ReportKind::Drained(6))]);
@@ -94,7 +94,7 @@ fn child_has_its_parents_entries_and_executes_no_op_twice() {
     member.form();
     let index = member.seal();
     assert_eq!(acks(&member.bear(child_of(b"a"), index)).len(), 1);
-    // The other half is the parent's until it is born, too.
+    // The other half is the parent's until it takes over, too.
     let other = if child_of(b"a") == LOW { HIGH } else { LOW };
     let theirs = KEYS.into_iter().find(|key| child_of(key) == other).unwrap();
     assert_eq!(member.get(theirs).as_deref(), Some(&b"old"[..]));
@@ -197,7 +197,7 @@ fn child_that_joins_begins_empty() {
     assert_eq!(acks(&member.assign(&joins)).len(), 1);
     assert_eq!(member.values(LOW).len(), 0);
     assert!(!member.values(HIGH).is_empty());
-    // The epoch before, held up: the answer is the one that it is in.
+    // A late earlier epoch: the answer names the current one.
     let epochs: Vec<_> = acks(&member.bear(LOW, index)).iter().map(|ack| ack.epoch.0).collect();
     assert_eq!(epochs, [9]);
     assert_eq!(member.values(LOW).len(), 0);

@@ -1,4 +1,5 @@
-//! What a member that comes back is given: what changed while it was away, and the partition is not read for it. It is the test.
+//! What a returning member is sent: changes made while it was away, without a scan of the
+//! partition. The test plays the member.
 
 use crate::harness;
 
@@ -11,10 +12,11 @@ use nicekv_proto::{ClientId, Epoch, Expiry, Form, OpId, Operation, Term};
 use nicekv_replica::StreamPeer;
 use std::collections::BTreeMap;
 
-/// The epoch in which everything was decided that the member held when it went.
+/// The last epoch of the decisions that the member held when it left.
 const BEFORE: u32 = 5;
 
-/// A member that leads alone in epoch 6, after a restart: its engine holds decisions up to `through`, and of these its log says no more.
+/// A member that leads alone in epoch 6, after a restart: its engine holds decisions through
+/// `through`, and its log says no more of them.
 fn alone_after(engine: BTreeMap<Vec<u8>, Vec<u8>>, through: u64) -> Node {
     let mut node = Node::restarted_on(engine, &[position(through, BEFORE)]);
     node.replicas = 2;
@@ -36,7 +38,7 @@ fn set<'a>(value: &'a [u8]) -> Operation<'a> {
     Operation::Set { value, expiry: Expiry::Never }
 }
 
-/// The other member joins in this epoch, and has forced that it begins after decision `base`.
+/// The other member joins in this epoch, and has synced that it begins after decision `base`.
 fn come_back(node: &mut Node, epoch: u32, base: u64) {
     let (state, role) = (MemberState::Joining, MemberRole::Original);
     node.assign_with(Term(3), Epoch(epoch), &[Member { node: OTHER, state, role, address: OTHER_ADDRESS }]);
@@ -44,7 +46,7 @@ fn come_back(node: &mut Node, epoch: u32, base: u64) {
     progress(node, epoch, base);
 }
 
-/// What the node answers to a request for a part: whether there is more, and the part.
+/// The node's answer to a request for a part: whether there is more, and the part.
 fn ask(node: &mut Node, epoch: u32, section: CopySection, since: u64, after: &[u8]) -> (bool, Vec<u8>) {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let request = CopyFrame::Request { joiner: OTHER, partition, epoch, section, since, after };
@@ -56,7 +58,7 @@ fn ask(node: &mut Node, epoch: u32, section: CopySection, since: u64, after: &[u
     }
 }
 
-/// How far member and node agree, by what the node says to a member that has logged so much.
+/// How far member and node agree, when the member has logged this much.
 fn begin(node: &mut Node, epoch: u32, logged: u64) -> u64 {
     let mut former = logged.to_be_bytes().to_vec();
     former.extend(1u64.to_be_bytes());
@@ -65,7 +67,7 @@ fn begin(node: &mut Node, epoch: u32, logged: u64) -> u64 {
     u64::from_be_bytes(begun[..8].try_into().unwrap())
 }
 
-/// Keys, and the decisions that wrote what is given of them, in the order in which they come.
+/// The keys that are sent, with their decisions, in order.
 fn copy(node: &mut Node, epoch: u32, mut since: u64) -> Vec<(Vec<u8>, u64)> {
     let (mut copied, mut after, mut more) = (Vec::new(), Vec::new(), true);
     while more {
@@ -99,7 +101,7 @@ fn joiner_gets_the_thousand_written_of_a_million_keys() {
         bytes
     };
     let mut node = alone_after((1..=KEYS).map(|number| (key(number), stored(number))).collect(), KEYS);
-    // Half of them are of keys that were there.
+    // Half of them are of existing keys.
     let written = |number: u64| key(if number.is_multiple_of(2) { number * 997 } else { KEYS + number });
     for number in 1..=PUTS {
         put(&mut node, number, &written(number), set(b"new"));
@@ -134,7 +136,7 @@ fn joiner_gets_recent_entries_and_deletions() {
     assert_eq!(copy(&mut node, 7, 10), [(b"c".into(), 13), (b"b".into(), 15), (b"a".into(), 16)]);
     assert_eq!(copy(&mut node, 7, 14), [(b"b".into(), 15), (b"a".into(), 16)]);
     assert_eq!((copy(&mut node, 7, 16), node.scans), (Vec::new(), 0));
-    // What was decided before the log begins only the engine knows.
+    // Decisions from before the log begins are in the engine only.
     assert_eq!(copy(&mut node, 7, 9).len(), 3);
     assert_eq!(node.scans, 1);
 }

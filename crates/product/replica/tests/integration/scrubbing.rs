@@ -1,4 +1,5 @@
-//! What a replica tells others of what its scrub reads, and what it makes of what they tell. The other member is the test.
+//! What a replica sends to others from its scrub, and how it treats their pages. The test plays the
+//! other member.
 
 use crate::harness;
 
@@ -21,7 +22,7 @@ fn entry(index: u64, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Pages of a scrub, by what matters of them: how many bytes, whether it is the last, the keys.
+/// Pages of a scrub: bytes, whether it is the last, number of keys.
 fn pages(sent: &Sent) -> Vec<(u32, bool, usize)> {
     let page = |(to, bytes): &(std::net::SocketAddrV4, Vec<u8>)| match Datagram::decode(bytes).unwrap().1 {
         Datagram::ScrubPage(page) if *to == OTHER_ADDRESS => {
@@ -58,7 +59,7 @@ fn pass_lists_everything_and_its_end() {
     assert_eq!(pages(&pass(&mut scrubbing(&[]))), [(0, true, 0)], "that there is nothing is told, too");
 }
 
-/// What a member with some entries asks about when it is told, as a pass tells it, what another one has.
+/// The keys that a member asks about after a pass of another member has listed its entries.
 fn suspects(theirs: &[(&[u8], Vec<u8>)], mine: &[(&[u8], Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut node = scrubbing(mine);
     let mut asked = Vec::new();
@@ -75,7 +76,7 @@ fn suspects(theirs: &[(&[u8], Vec<u8>)], mine: &[(&[u8], Vec<u8>)]) -> Vec<Vec<u
     asked
 }
 
-/// Of which a page has no room for two.
+/// A page has no room for two of these keys.
 #[test]
 fn ranges_between_long_keys_are_compared() {
     let long = |start: &str, end: u8| [start.as_bytes(), &[b'-'; KEY_BYTES_MAX - 2], &[end]].concat();
@@ -98,7 +99,7 @@ fn ranges_between_long_keys_are_compared() {
     }
 }
 
-/// The other member tells of an empty range up to the end, or of nothing but its own position.
+/// The other member lists an empty range to the end, or only its own position.
 fn tell(node: &mut Node, epoch: u32, logged: u64, released: u64, bytes: u32) -> Sent {
     let page = ScrubPage {
         partition: PARTITION,
@@ -126,7 +127,8 @@ fn member_that_is_behind_does_not_compare() {
     assert_eq!((node.core.status().counters.dropped, node.scans), (dropped + 1, scans + 1));
 }
 
-/// A member has far more in a range than the other one: it compares a part, and goes on with the next pass.
+/// A member has far more in a range than the other: it compares a part, and continues with the next
+/// pass.
 #[test]
 fn comparison_reads_a_bounded_number_of_pages() {
     let mut node = scrubbing(&[]);
@@ -136,7 +138,7 @@ fn comparison_reads_a_bounded_number_of_pages() {
     assert_eq!(node.scans - scans, nicekv_replica::COPY_PAGES_MAX + 1);
 }
 
-/// The primary alone knows what all hold: nobody may tell it.
+/// Only the primary knows what all members hold.
 #[test]
 fn primary_shows_nothing_on_another_members_word() {
     let mut node = primary();
@@ -147,13 +149,13 @@ fn primary_shows_nothing_on_another_members_word() {
     assert_eq!(node.engine.len(), 0);
 }
 
-/// What is old is passed over, page after page, so that an answer carries something.
+/// Old entries are skipped, page after page, so that an answer carries something.
 #[test]
 fn copy_collects_new_entries_from_several_pages() {
     const JOINER: NodeId = NodeId(3);
     let address = "10.0.0.4:7400".parse().unwrap();
     let joiner = Member { node: JOINER, state: MemberState::Joining, role: MemberRole::Original, address };
-    // Which decisions wrote it is past remembering.
+    // The decisions that wrote it are no longer remembered.
     let mut node = Node::restarted_with(&[position(5, 4)]);
     node.grant_lease(Term(3));
     node.assign_with(Term(3), Epoch(5), &[joiner]);

@@ -1,4 +1,5 @@
-//! One replica of a quorum keyspace (R14) whose place goes to another node, or that comes in another's place.
+//! One replica of a quorum keyspace (R14) whose place goes to another node, or that takes another's
+//! place.
 
 use crate::harness;
 
@@ -16,7 +17,7 @@ use nicekv_replica::{StorageCompletion, StreamPeer};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const PARTITION: PartitionId = PartitionId(0);
-/// Who leaves, or comes: the other one of the two.
+/// The predecessor or successor.
 const OTHER: NodeId = NodeId(4);
 
 fn address(node: NodeId) -> SocketAddrV4 {
@@ -60,7 +61,7 @@ fn enter(node: &mut Node, epoch: u32, activated: bool, members: &[Member]) -> Se
     node.assign_as(activated, Term(3), Epoch(epoch), members[1].node, members.to_vec())
 }
 
-/// What a client is answered: epoch and counter of the version.
+/// The answer to a client: epoch and counter of the version.
 fn held(sent: &Sent) -> Option<(u32, u64)> {
     let answers = sent.iter().filter(|(to, _)| *to == CLIENT);
     let mut held = answers.filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
@@ -95,7 +96,7 @@ fn query(node: &mut Node) -> Option<(u32, u64)> {
     held(&node.receive(CLIENT, |out| query.encode(out)))
 }
 
-/// Epoch, serial and counter of what is entrusted to the other one.
+/// Epoch, serial and counter of entrusted versions.
 fn entrusts(sent: &Sent) -> Vec<(u32, u64, u64)> {
     let to_other = sent.iter().filter(|(to, _)| *to == address(OTHER));
     let entrusted = to_other.filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
@@ -110,7 +111,7 @@ fn acknowledge(node: &mut Node, epoch: u32, serial: u64) -> Sent {
     node.receive(address(OTHER), |out| ack.encode(out))
 }
 
-/// A member that has held version 1, and leaves since epoch 6.
+/// A member that holds version 1, and leaves since epoch 6.
 fn who_leaves() -> Node {
     let mut node = started();
     enter(&mut node, 5, true, &[original(1), original(2), original(3)]);
@@ -201,7 +202,7 @@ fn checkpoint_logs_versions_that_wait_for_a_successor() {
     assert_eq!(entry.index, 2, "or the log would be let go of with what the engine lacks");
 }
 
-/// Who comes, and the key behind which it asks for more.
+/// The successor's request: its node, and the key after which it continues.
 fn asks(frames: &[Vec<u8>]) -> Option<(NodeId, Option<Vec<u8>>)> {
     frames.iter().find_map(|frame| match CopyFrame::decode(frame).unwrap() {
         CopyFrame::Request { joiner, after, .. } => Some((joiner, key_of_cursor(after).map(<[u8]>::to_vec))),
@@ -223,7 +224,7 @@ fn page(node: &mut Node, epoch: u32, floor: u64, versions: &[(&[u8], u64)], more
     node.receive_frame(StreamPeer::Dialed(address(OTHER)), &chunk)
 }
 
-/// Whether it has told that its copy is complete.
+/// Whether it has reported a complete copy.
 fn is_complete(node: &mut Node) -> bool {
     node.pass(Duration::from_millis(500));
     let sent = node.sent();
@@ -254,7 +255,7 @@ fn successor_merges_one_member_and_is_silent_until_activated() {
     assert_eq!((query(&mut node), held(&store(&mut node, 7, 8))), (None, None), "who left may still answer");
     enter(&mut node, 7, true, &counts);
     assert_eq!(query(&mut node), Some((7, 8)));
-    // So it does when it is started again before that.
+    // Likewise if it is restarted before that.
     let mut again = Node::restarted_on(node.engine.clone(), &node.log);
     (again.replicas, again.replication) = (3, Replication::Quorum(quorum()));
     again.grant_lease(Term(3));
@@ -294,7 +295,7 @@ fn successor_holds_entrusted_versions() {
     node.run_storage();
     assert_eq!(told(&node.sent()), [(address(OTHER), 1)]);
     assert_eq!(told(&node.receive(address(OTHER), |out| entrust(4, 2).encode(out))), [(address(OTHER), 2)]);
-    // Of nobody but who leaves.
+    // Only from the departing member.
     assert_eq!(told(&node.receive(address(NodeId(2)), |out| entrust(2, 3).encode(out))), []);
 }
 

@@ -1,4 +1,5 @@
-//! Transactions at one replica: which keys they lock, when they are decided, and what takes effect. The other member is the test.
+//! Transactions at one replica: which keys they lock, when they are decided, and what takes effect.
+//! The test plays the other member.
 
 use crate::harness;
 
@@ -33,13 +34,13 @@ fn read(key: &[u8]) -> Step<'_> {
     Step { key, act: Act::Read }
 }
 
-/// What the engine has of a key.
+/// The engine's value of a key.
 fn held(node: &Node, key: &[u8]) -> Option<String> {
     let entry = Entry::decode(node.engine.get(key)?).unwrap();
     entry.value.map(|value| String::from_utf8(value.into()).unwrap())
 }
 
-/// Status, integer and value of each step, as the client is told.
+/// Status, integer and value of each step, as in the reply.
 fn results(sent: &Sent) -> Vec<(Status, i64, Option<String>)> {
     let Some((Status::Ok, Some(value))) = answer(sent) else { panic!("{sent:?}") };
     let text = |taken: &Taken<'_>| String::from_utf8(taken.value.into()).unwrap();
@@ -48,7 +49,8 @@ fn results(sent: &Sent) -> Vec<(Status, i64, Option<String>)> {
         .collect()
 }
 
-/// The primary shows nothing of it before it is released, and then all; a secondary that has it passes gets of any of its keys on (T1).
+/// The primary shows nothing of it before it is released, and then everything; a secondary that has
+/// it passes on gets of any of its keys (T1).
 #[test]
 fn transaction_locks_all_keys_until_it_takes_effect() {
     let mut node = primary();
@@ -66,7 +68,7 @@ fn transaction_locks_all_keys_until_it_takes_effect() {
     assert_eq!(keys.map(|key| node.get(key)), [None, None, Some((Status::NotFound, None))]);
 }
 
-/// Whatever locks one of its keys comes first, and makes it contended (T2, T3).
+/// An op that locks one of its keys comes first, and makes it contended (T2, T3).
 #[test]
 fn transaction_waits_for_earlier_ops_of_any_key() {
     let mut node = primary();
@@ -81,7 +83,8 @@ fn transaction_waits_for_earlier_ops_of_any_key() {
     assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key)), [Some("1".into()), Some("2".into())]);
 }
 
-/// The acks of the last come first; what waits at other keys of those that are decided is decided, too.
+/// The acks of the last one arrive first; ops that wait at other keys of decided transactions are
+/// decided, too.
 #[test]
 fn transactions_that_share_keys_are_decided_in_log_order() {
     let mut node = primary();
@@ -113,7 +116,7 @@ fn op_that_shares_a_key_with_a_transaction_is_contended() {
     assert_eq!(held(&node, b"n"), Some("2".into()));
 }
 
-/// Nothing is decided of keys of which it is not known what they are.
+/// Nothing is decided on keys whose state is unknown.
 #[test]
 fn transaction_is_decided_when_all_keys_are_read() {
     let mut node = primary();
@@ -139,7 +142,7 @@ fn transaction_is_decided_when_all_keys_are_read() {
     assert_eq!(reads.iter().map(|(token, _)| told(*token)).collect::<Vec<_>>(), [0, 1]);
 }
 
-/// What was open when the epoch began is decided whole, and contended (R3).
+/// An op that was open when the epoch began is decided whole, and contended (R3).
 #[test]
 fn open_transaction_is_recovered() {
     let mut node = Node::started();
@@ -157,7 +160,7 @@ fn open_transaction_is_recovered() {
     assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key).unwrap()), ["1", "2"]);
 }
 
-/// It is in the log as any op, and locks its keys again.
+/// It is in the log like any op, and locks its keys again.
 #[test]
 fn restarted_node_has_its_open_transactions() {
     let mut before = primary();
@@ -241,7 +244,7 @@ fn unmet_version_condition_has_no_effect() {
     assert_eq!(transact(version).0, Some(Status::ConditionFailed), "it has another one now");
 }
 
-/// Of a chain the head, which is all of it here, decides it.
+/// The head of a chain, which is all of it here, decides it.
 #[test]
 fn overdue_key_of_a_transaction_is_deleted_first() {
     for replication in [Replication::Multicast, Replication::Chain] {
@@ -264,7 +267,7 @@ fn overdue_key_of_a_transaction_is_deleted_first() {
     }
 }
 
-/// Of its keys one is in the upper half of all match values, which is another partition's.
+/// One of its keys is in the upper half of all match values, which is another partition's.
 #[test]
 fn only_the_primary_refuses_keys_of_another_partition() {
     let is_upper = |key: &&Vec<u8>| key_digest(key).match_value() >> 127 == 1;
@@ -289,7 +292,8 @@ fn only_the_primary_refuses_keys_of_another_partition() {
     assert_eq!(acks(&plain).len(), 1);
 }
 
-/// A script that has its end when it is asked for it the third time, and another run of which may come to another one.
+/// A script that ends when it is asked for the third time, and another run of which may end
+/// otherwise.
 struct Late;
 
 impl ScriptEngine for Late {
@@ -301,7 +305,8 @@ impl ScriptEngine for Late {
     }
 }
 
-/// Its keys are locked meanwhile, other keys are not; whoever asks is told when all have forced it (T5).
+/// Its keys are locked meanwhile, other keys are not; the client is answered when all have synced
+/// it (T5).
 #[test]
 fn slow_script_runs_beside_the_node() {
     let mut node = primary();
@@ -326,7 +331,7 @@ fn slow_script_runs_beside_the_node() {
     assert_eq!(held(&node, b"a"), Some("2".into()));
 }
 
-/// Keeps nothing: the test says what has ended the node.
+/// Keeps nothing: the test says which op has ended the node.
 struct Unkept;
 
 impl MarkKeeper for Unkept {
@@ -335,7 +340,7 @@ impl MarkKeeper for Unkept {
     fn end(&self) {}
 }
 
-/// It is not evaluated again, and like any refusal it is told when all have forced it (T6).
+/// It is not evaluated again, and like any refusal it is shown when all have synced it (T6).
 #[test]
 fn op_that_has_ended_the_node_twice_is_decided_as_an_error() {
     let mut node = primary();

@@ -1,4 +1,5 @@
-//! One replica of two: what it tells the other one, and what it makes of what that one says. The other one is the test.
+//! One replica of two: what it sends to the other one, and how it treats its messages. The test
+//! plays the other one.
 
 use crate::harness;
 
@@ -30,7 +31,7 @@ fn second_op_of_a_key_stays_contended_in_later_epochs() {
     let Datagram::RecoverReply(reply) = Datagram::decode(&sent[0].1).unwrap().1 else { panic!("{sent:?}") };
     let expected = [(1, false), (2, true)].map(|(c, contended)| UndecidedOp { op: op(c), contended });
     assert_eq!(reply.undecided, expected);
-    // Asked once more, it says the same.
+    // Asked again, it answers the same.
     for (client, contended) in [(1, false), (2, true)] {
         let again = acks(&increment(&mut node, client));
         assert_eq!((again.len(), again[0].contended, again[0].epoch), (1, contended, Epoch(6)));
@@ -46,7 +47,8 @@ fn uncontended_op_is_decided_and_answered_at_once() {
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
 }
 
-/// A member may have the op sooner than the primary; an operator who watches its client is told of each that has forced it.
+/// A member may have the op before the primary; an operator who traces its client sees each member
+/// that has synced it.
 #[test]
 fn trace_shows_acks_before_and_after_the_op() {
     for is_early in [true, false] {
@@ -70,7 +72,7 @@ fn trace_shows_acks_before_and_after_the_op() {
     }
 }
 
-/// Contention is what any member says, whichever hears of it first, and makes the answer wait for all.
+/// Contention reported by any member makes the answer wait for all.
 #[test]
 fn contended_op_is_answered_when_all_have_its_decision() {
     let mut node = primary();
@@ -79,7 +81,7 @@ fn contended_op_is_answered_when_all_have_its_decision() {
     assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(1), true, Status::Ok, 1)], None));
     assert_eq!(node.engine.len(), 0);
     assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
-    // Contended here alone.
+    // Contended here only.
     increment(&mut node, 2);
     increment(&mut node, 3);
     ack(&mut node, 5, 2, false);
@@ -87,7 +89,8 @@ fn contended_op_is_answered_when_all_have_its_decision() {
     assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), true, Status::Ok, 3)]);
 }
 
-/// What names an object says how old its chunks may be (P8, P9). A refusal is told when both members have it, as whoever leads next would not refuse what is open (R3).
+/// The name of an object carries a stamp for its chunks' age (P8, P9). A refusal is shown when both
+/// members have it, because the next primary would not refuse an open op (R3).
 #[test]
 fn object_names_refuse_old_stamps() {
     let mut node = Node::started();
@@ -100,7 +103,7 @@ fn object_names_refuse_old_stamps() {
     let mut decided = |node: &mut Node, operation, condition| {
         client += 1;
         let asked = Update { condition, ..update(op(client), b"name", operation) };
-        // What is refused nobody logs.
+        // A refused op is not logged.
         let mut sent = node.receive(CLIENT, |out| asked.encode(out));
         if decisions(&sent).is_empty() {
             sent = ack(node, 5, client, false);
@@ -129,7 +132,7 @@ fn object_names_refuse_old_stamps() {
     }
 }
 
-/// What was open when a round was adopted may have been answered.
+/// An op that was open when a round was adopted may have been answered.
 #[test]
 fn stamp_is_checked_against_the_current_epoch_only() {
     let mut node = Node::started();
@@ -149,7 +152,7 @@ fn stamp_is_checked_against_the_current_epoch_only() {
     let sent = node.receive(CLIENT, |out| put(2, b"other").encode(out));
     assert_eq!(decisions(&sent), [(op(2), true, Status::StaleStamp, 0)]);
     assert_eq!(node.log.len(), logged + 1, "the decision alone");
-    // Nor does anybody else.
+    // Nor does any other member.
     node.assign_under(Term(3), Epoch(7), OTHER, &[other()]);
     let logged = node.log.len();
     let sent = node.receive(CLIENT, |out| put(3, b"third").encode(out));
@@ -173,8 +176,8 @@ fn op_after_an_unreleased_decision_is_contended() {
     assert_eq!(answer(&progress(&mut node, 5, 2)), Some((Status::Ok, None)));
 }
 
-/// Whatever order a network delivers them in, decisions take effect in their own; whether one before them is late or lost, the primary hears
-/// at once that it is missing.
+/// In whatever order a network delivers them, decisions take effect in their own; if an earlier one
+/// is late or lost, the primary hears at once that it is missing.
 #[test]
 fn early_decision_waits_for_earlier_ones() {
     let mut node = Node::started();
@@ -198,7 +201,8 @@ fn early_decision_waits_for_earlier_ones() {
     assert_eq!(node.engine.len(), 3);
 }
 
-/// What was open when an epoch began may have been answered: it is decided as contended, in the old order, with the acks of this epoch.
+/// An op that was open when an epoch began may have been answered: it is decided as contended, in
+/// the old order, with the acks of this epoch.
 #[test]
 fn recovered_op_is_contended_and_needs_new_acks() {
     let mut node = primary();
@@ -215,7 +219,7 @@ fn recovered_op_is_contended_and_needs_new_acks() {
     assert_eq!(answer(&progress(&mut node, 6, 2)), Some((Status::Ok, None)));
 }
 
-/// What a member says of its undecided ops when the epoch begins counts as its acks.
+/// A member's undecided ops, reported when the epoch begins, count as its acks.
 #[test]
 fn recovery_counts_held_ops_and_waits_for_the_rest() {
     let mut node = primary();
@@ -227,13 +231,14 @@ fn recovery_counts_held_ops_and_waits_for_the_rest() {
     assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [(op(2), true, Status::Ok, 2)]);
 }
 
-/// Who shows entries elsewhere must have closed them before anybody can rely on the op, and before the node has left.
+/// Whoever shows entries outside of the core must have closed them before the op is acknowledged,
+/// and before the node leaves the epoch.
 #[test]
 fn datagrams_wait_for_visibility_to_be_polled() {
     let mut node = primary();
     node.core.tell_visibility();
     let key = || b"n".as_slice().into();
-    // Of what nobody has asked for nothing is told.
+    // Nothing is reported for keys that no get has asked for.
     increment(&mut node, 1);
     ack(&mut node, 5, 1, false);
     assert_eq!(node.shifts(), []);
@@ -269,8 +274,8 @@ fn datagrams_wait_for_visibility_to_be_polled() {
     assert_eq!(node.sent().len(), 1);
 }
 
-/// An op below its client's watermark was given up by the client. Still it is taken in if the primary holds it and has not decided it: without
-/// this member's ack it would stay open there.
+/// An op below its client's watermark was given up by the client. Still it is taken in if the
+/// primary holds it undecided: without this member's ack it would stay open there.
 #[test]
 fn member_takes_in_an_expired_op_that_is_open_at_the_primary() {
     let mut node = Node::started();
@@ -308,7 +313,7 @@ fn node_outside_takes_in_nothing_and_a_primary_sends_no_acks() {
     assert_eq!(acks(&increment(&mut node, 1)), [], "nor when it comes again");
 }
 
-/// An op that arrives again, or is due again, before it is durable is not acknowledged.
+/// An op that arrives again, or is due again, before it is synced is not acknowledged.
 #[test]
 fn unsynced_op_is_not_acknowledged() {
     let mut node = Node::started();

@@ -1,4 +1,4 @@
-//! Requests and messages: who is let through to which partition.
+//! Requests and messages: which ones reach which partition.
 
 use crate::node::tests::recorder::{
     CLIENT, EPOCH, INCARNATION, METADATA, Node, PARTITION, SWITCH, TERM, address, assign, member,
@@ -25,7 +25,7 @@ fn get(key: &[u8]) -> Get<'_> {
     Get { keyspace: KeyspaceId::DEFAULT, op: op(1), digest, reply_to: None, forwarded: None, key, padding: 0 }
 }
 
-/// Of a client.
+/// A get of a client.
 pub(crate) fn some_get(out: &mut Vec<u8>) {
     get(b"k").encode(out);
 }
@@ -280,7 +280,7 @@ fn switch_that_hides_senders_passes_members_only() {
     assert_eq!(node.told(), Vec::<String>::new());
 }
 
-/// What a client that bundles sends.
+/// A bundle of a client.
 fn bundle(datagrams: &[Vec<u8>]) -> Vec<u8> {
     encoded(|out| {
         Bundle::encode_with(&datagrams[0], out, |out| {

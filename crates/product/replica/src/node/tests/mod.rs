@@ -1,5 +1,5 @@
-//! What a node does for every protocol that it hosts, shown by one that only writes down what it is told: who is let through to a
-//! partition and who is refused, what comes back from the disk to whom, and what leaves in which datagram.
+//! What a node does in every mode, shown with a partition that records its calls: which requests
+//! and messages are let through, which completion goes where, and which datagram carries what.
 
 mod dispatch;
 mod outbox;

@@ -1,4 +1,4 @@
-//! What leaves in which datagram, and in which order.
+//! What each datagram carries, and the order of datagrams.
 
 use crate::node::membership::Membership;
 use crate::node::outbox::Outbox;
@@ -11,7 +11,7 @@ use nicekv_proto::replication::{
 use nicekv_proto::{ClientId, Datagram, Form, OpId, PartitionId, Reply, Status};
 use std::net::SocketAddrV4;
 
-/// In words: where each datagram goes and what is in it, after a protocol has done this.
+/// The destination and contents of each datagram, after a partition has done this.
 fn sent(node: &mut Node, act: impl FnOnce(&mut Outbox) + 'static) -> Vec<String> {
     node.act(|host, _| act(&mut host.outbox));
     node.sent().iter().map(|(to, bytes)| words(*to, bytes)).collect()
@@ -108,7 +108,8 @@ fn acks_to_one_primary_share_a_datagram_while_they_fit() {
         (0..ACKS_MAX as u64 - 2).for_each(|sequence| outbox.ack_prepare(address(2), ack(sequence)));
         outbox.ack_progress(address(2), progress(4, 1, true));
         outbox.ack_progress(address(3), progress(4, 2, false));
-        // News of the same partition replace the older ones, whose gap remains; those of another do not.
+        // A later report of a partition replaces the earlier one, whose gap remains; those of other
+        // partitions stay.
         outbox.ack_progress(address(2), progress(4, 3, false));
         outbox.ack_progress(address(2), progress(5, 4, false));
         outbox.ack_prepare(address(2), ack(1_000));
@@ -158,7 +159,7 @@ fn decisions_for_the_same_members_share_a_datagram_in_order() {
 fn datagram_is_filled_to_the_last_byte() {
     let fixed = DECISIONS_FIXED_BYTES + WATERMARK_BYTES + 2 * decision(4, 1, b"").bytes();
     let room = DATAGRAM_BYTES_MAX - fixed;
-    // A watermark of another partition takes room of its own.
+    // A watermark of another partition takes room.
     for (second_bytes, second_partition, datagrams) in [
         (room - room / 2, 4, 1),
         (room - room / 2 + 1, 4, 2),

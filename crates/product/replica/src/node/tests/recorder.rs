@@ -1,4 +1,4 @@
-//! A protocol that writes down what it is told, and a node that hosts it.
+//! A partition that records its calls, and a node that hosts it.
 
 use crate::{
     CopyChunk, CopyRequest, Host, Membership, Message, NodeConfig, Page, PartitionStatus, Replica, Request,
@@ -27,20 +27,20 @@ pub(crate) const EPOCH: Epoch = Epoch(5);
 /// The partition of all keys.
 pub(crate) const PARTITION: PartitionId = PartitionId(4);
 
-/// Something that a protocol does with what the node offers.
+/// An action of a partition.
 pub(crate) type Act = Box<dyn FnOnce(&mut Host, Now)>;
 
-/// What is to be seen of a partition from outside of the node, and how it is to behave.
+/// The calls of a partition, and its scripted behaviour.
 #[derive(Default)]
 pub(crate) struct Book {
     told: Vec<String>,
-    /// How many values are overdue.
+    /// Number of overdue values.
     pub(crate) overdue: usize,
     pub(crate) wants_scrub: bool,
-    /// It does not want to be scrubbed now.
+    /// It refuses to be scrubbed now.
     pub(crate) puts_off_scrub: bool,
     pub(crate) is_work_left: bool,
-    /// A part of a copy makes it want a force.
+    /// A part of a copy makes it ask for a sync.
     pub(crate) syncs_copies: bool,
     /// Whether the node had a lease when it was assigned an epoch.
     pub(crate) has_lease: bool,
@@ -58,12 +58,12 @@ pub(crate) fn is_recording() -> bool {
     IS_RECORDING.get()
 }
 
-/// The book of a partition of this test.
+/// The calls of a partition of this test.
 pub(crate) fn book<T>(partition: PartitionId, with: impl FnOnce(&mut Book) -> T) -> T {
     BOOKS.with_borrow_mut(|books| with(books.entry(partition).or_default()))
 }
 
-/// Writes down what it is told.
+/// Records its calls.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     replication: Replication,
@@ -243,7 +243,7 @@ impl Recorder {
     }
 }
 
-/// Node 1, and what it hosts.
+/// Node 1 with its partitions.
 pub(crate) struct Node {
     pub(crate) core: Replica,
     pub(crate) now: Now,
@@ -291,18 +291,18 @@ impl Node {
         self.told();
     }
 
-    /// All that waits to be sent.
+    /// All datagrams to be sent.
     pub(crate) fn sent(&mut self) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let mut out = Vec::new();
         std::iter::from_fn(|| Some((self.core.poll_transmit(&mut out)?, out.clone()))).collect()
     }
 
-    /// What waits for the disk, in words.
+    /// The requests to the disk, in words.
     pub(crate) fn asked(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.core.poll_storage().map(|request| format!("{request:?}"))).collect()
     }
 
-    /// What its partitions were told since this was asked last.
+    /// The calls of its partitions since the last time.
     pub(crate) fn told(&mut self) -> Vec<String> {
         BOOKS.with_borrow_mut(|books| {
             books.values_mut().flat_map(|book| std::mem::take(&mut book.told)).collect()
@@ -322,7 +322,7 @@ impl Node {
     }
 }
 
-/// Nothing happens of its own accord but heartbeats.
+/// Only heartbeats happen by themselves.
 pub(crate) fn quiet() -> Timing {
     let zero = std::time::Duration::ZERO;
     Timing {

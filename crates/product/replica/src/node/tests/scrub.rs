@@ -1,4 +1,4 @@
-//! Passes of the scrub: when they begin, what they read, and what comes of it.
+//! Passes of the scrub: when they begin, what they read, and what follows.
 
 use crate::node::tests::recorder::{METADATA, Node, PARTITION, assign, book, quiet};
 use crate::{StorageCompletion, Timing};
@@ -58,7 +58,7 @@ fn pass_reads_every_partition_page_by_page_and_then_waits() {
     assert_eq!(node.told(), ["scrub begins", "scrubbed after None, 10 bytes, written since []"]);
     assert_eq!((beat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
     assert_eq!(node.core.status().counters.scrubbed, 4);
-    // The next one begins an interval after this one began.
+    // The next one begins an interval after the start of this one.
     node.now.boot_ns = began + INTERVAL.as_nanos() as u64 - HEARTBEAT_NS - 1;
     assert_eq!(beat(&mut node), [""; 0]);
     assert_eq!(beat(&mut node), scan(4, 4, None));

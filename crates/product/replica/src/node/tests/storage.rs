@@ -1,4 +1,4 @@
-//! What is asked of the disk, and what comes back to whom.
+//! Requests to the disk, and their completions.
 
 use crate::StorageCompletion;
 use crate::node::tests::recorder::{METADATA, Node, PARTITION, assign, quiet};
@@ -47,7 +47,7 @@ fn read_completes_with_its_token() {
         ]
     );
     node.core.handle_storage(node.now, StorageCompletion::Read { token: 1, entry: Some(b"e") });
-    // What a completion leads to is a batch of its own: the force that it asked for goes at once.
+    // The requests that follow from a completion are a batch of their own: their sync goes at once.
     assert_eq!(node.asked(), ["Sync"]);
     node.core.handle_storage(node.now, StorageCompletion::ReadCorrupt { token: 2 });
     node.core.handle_storage(

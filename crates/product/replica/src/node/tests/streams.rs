@@ -1,4 +1,4 @@
-//! Frames of a copy: from whom they are taken.
+//! Frames of a copy: which ones are accepted.
 
 use crate::StreamPeer;
 use crate::node::tests::recorder::{EPOCH, METADATA, Node, PARTITION, address, assign};

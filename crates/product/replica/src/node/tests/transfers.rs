@@ -1,4 +1,4 @@
-//! What strangers, liars and the careless send of large values: it is counted, and holds nothing.
+//! Invalid and malicious messages about large values are counted, and hold no memory.
 
 use crate::large::TRANSFERS_MAX;
 use crate::node::tests::recorder::{CLIENT, Node, PARTITION, address, assign};
@@ -35,7 +35,7 @@ fn take(node: &mut Node, from: SocketAddrV4, chunk: Chunk<'_>) {
     node.receive(from, |out| chunk.encode(out));
 }
 
-/// These chunks of it come.
+/// These chunks arrive.
 fn send(node: &mut Node, numbers: Range<u32>) {
     for number in numbers {
         let bytes = &[1; CHUNK_BYTES][..if number == 3 { 776 } else { CHUNK_BYTES }];
@@ -43,7 +43,7 @@ fn send(node: &mut Node, numbers: Range<u32>) {
     }
 }
 
-/// It is put, and on the disk.
+/// The value is put, and on disk.
 fn put(node: &mut Node) {
     begin(node, VALUE, CLIENT);
     send(node, 0..4);
@@ -53,7 +53,7 @@ fn put(node: &mut Node) {
     node.sent();
 }
 
-/// What it says of transfers.
+/// Its reports of transfers.
 fn reports(node: &mut Node) -> Vec<(SocketAddrV4, TransferReport)> {
     let sent = node.sent();
     let report = |(to, bytes): (SocketAddrV4, Vec<u8>)| match Datagram::decode(&bytes) {
@@ -106,7 +106,8 @@ fn first_content_of_a_name_stands() {
     assert!(ended.starts_with("EndValue") && ended.contains("checksum: 7"), "{ended}");
 }
 
-/// A transfer holds what names it, and no room: its parts are on the disk. Of more than there may be nothing is remembered at all.
+/// A transfer holds little memory, because its parts are on disk. Beyond the bound nothing is
+/// remembered.
 #[test]
 fn abandoned_transfers_are_bounded_and_gone_after_five_seconds() {
     let mut node = Node::member();
@@ -129,7 +130,8 @@ fn abandoned_transfers_are_bounded_and_gone_after_five_seconds() {
     assert_eq!(node.core.status().values.chunks, 1, "there is room again");
 }
 
-/// Who asks for chunks of what is not here is told so, in fewer bytes than it has sent; who asks for what no value has is counted.
+/// A request for a value that is not here gets an answer shorter than itself; one for parts that no
+/// value has is counted.
 #[test]
 fn invalid_reads_get_shorter_answers() {
     let mut node = Node::member();

@@ -1,4 +1,4 @@
-//! Keys are counted, and what is asked for, and both told.
+//! Stored keys and requests are counted and reported.
 
 use crate::node::tests::dispatch::some_get;
 use crate::node::tests::recorder::{
@@ -37,7 +37,7 @@ impl Counted {
         Self { node, engine: BTreeMap::new(), corrupt: Vec::new(), scans: 0, told: Vec::new() }
     }
 
-    /// Has the partition store something, or a tombstone.
+    /// The partition stores a value, or a tombstone.
     fn write(&mut self, key: &str, value: Option<&'static [u8]>) {
         self.write_until(key, value, 0);
     }
@@ -72,7 +72,7 @@ impl Counted {
         }
     }
 
-    /// What is told next.
+    /// The next report.
     fn usage(&mut self) -> KeyspaceUsage {
         self.told.clear();
         while self.told.is_empty() {
@@ -82,7 +82,7 @@ impl Counted {
         usage
     }
 
-    /// What is told next of a keyspace.
+    /// The next report about a keyspace.
     fn usage_of(&mut self, keyspace: KeyspaceId) -> Option<KeyspaceUsage> {
         self.told.clear();
         while self.told.is_empty() {
@@ -91,7 +91,7 @@ impl Counted {
         self.told[0].keyspaces.iter().find(|usage| usage.keyspace == keyspace).copied()
     }
 
-    /// Carries out what waits for the disk.
+    /// Completes the requests to the disk.
     fn serve(&mut self) {
         loop {
             let (token, after, bytes_max) = match self.node.core.poll_storage() {
@@ -182,7 +182,7 @@ fn stale_count_reports_its_age() {
     for number in 0..1_500 {
         counted.write(&format!("key-{number:04}"), Some(b"four"));
     }
-    // Some 75,000 bytes, at 10,000 a second; and something is written all the time.
+    // Some 75,000 bytes, at 10,000 a second, while writes continue.
     let mut ages = Vec::new();
     for _ in 0..40 {
         counted.write("key-0000", Some(b"five"));
@@ -244,7 +244,7 @@ fn usage_counts_gets_answered_from_copies() {
     for _ in 0..3 {
         counted.node.receive(CLIENT, |out| held_get(stamp, out));
     }
-    // Nothing is known of another instance, and no answer is no get.
+    // There is no copy of another instance, and no answer counts as no get.
     counted.node.receive(CLIENT, |out| held_get(Stamp { instance: 6, seen: 1 }, out));
     assert_eq!(gets(&mut counted), Some((3, 0, 0)));
     counted.node.receive(owner, |out| HotDrop { keyspace: HELD, digest, instance: 5 }.encode(out));

@@ -1,4 +1,4 @@
-//! Large values that are spoken of and not here: who is asked for them.
+//! Large values that are named and not on disk: which members are asked.
 
 use crate::node::tests::recorder::{EPOCH, METADATA, Node, PARTITION, address, assign, member, quiet};
 use crate::{LargePut, Membership, StorageCompletion, StreamPeer, ValueEnd};
@@ -11,7 +11,7 @@ const VALUE: Reference =
     Reference { name: OpId { client: ClientId(1), sequence: 2 }, length: 5_000, checksum: 7 };
 const BYTES: [u8; VALUE.length as usize] = [3; VALUE.length as usize];
 
-/// A member, with others of which the numbered ones join, that has an entry which speaks of the value.
+/// A member, with others of which the numbered ones join, whose entry names the value.
 fn lacking(joiners: &[u16]) -> Node {
     let mut node = Node::started(quiet());
     let state = |node| if joiners.contains(&node) { MemberState::Joining } else { MemberState::Consistent };
@@ -29,7 +29,7 @@ fn lacking(joiners: &[u16]) -> Node {
     node
 }
 
-/// Whom it asks for the value now, from its first byte on.
+/// The members that it asks for the value, from the first byte.
 fn asked(node: &mut Node) -> Vec<u8> {
     let sent: Vec<_> = std::iter::from_fn(|| node.core.poll_stream()).collect();
     let whom = sent.iter().map(|(peer, frame)| {
@@ -70,7 +70,7 @@ fn full_members_are_asked_before_joiners() {
     assert_eq!(asked(&mut node), [3]);
     answer(&mut node, 3, b"");
     assert_eq!(asked(&mut node), [2]);
-    // Silence, as of one that is gone.
+    // No answer, as from a member that is gone.
     wait(&mut node, 200);
     assert_eq!(asked(&mut node), [4]);
     answer(&mut node, 4, &BYTES);
@@ -106,7 +106,8 @@ fn wrong_value_is_fetched_again_from_another_member() {
     assert_eq!((asked(&mut node), node.core.status().values.fetched), (vec![], 1));
 }
 
-/// Until it has been fetched it stays on the disk: a process to come would take what speaks of it for what was never forced (L2).
+/// Until it is fetched it stays on disk: a later process would take an op that names it for one
+/// that was never synced (L2).
 #[test]
 fn damaged_value_is_condemned_and_fetched() {
     let mut node = lacking(&[2, 4]);
@@ -131,7 +132,8 @@ fn damaged_value_is_condemned_and_fetched() {
     assert_eq!(node.core.status().values.damaged, 1);
 }
 
-/// A client announces a value to a member of a quorum keyspace, or stores it by this request; what is reported of it then: whether all is here, and how often it was asked.
+/// A client announces a value to a member of a quorum keyspace, or stores it by this request. The
+/// reports: whether it is complete, and how often it was requested.
 fn put(node: &mut Node, request: Option<&'static [u8]>) -> Option<u32> {
     node.act(move |host, now| {
         let membership = Membership::of(&assign(PARTITION, MatchRange::ALL), NodeId(1));
@@ -156,7 +158,7 @@ fn value_may_arrive_before_its_request() {
     assert_eq!(put(&mut node, Some(b"a store")), None, "who stores it does not");
     assert_eq!(put(&mut node, Some(b"a store")), Some(2), "but again");
     assert_eq!(put(&mut node, None), Some(3));
-    // The store is handled when all is here: this one makes no sense.
+    // The store is handled when the value is complete: this one is invalid.
     let before = node.turned_away();
     let ended = StorageCompletion::ValueEnded { name: VALUE.name, end: ValueEnd::Whole };
     node.core.handle_storage(node.now, ended);

@@ -1,4 +1,4 @@
-//! One node under test: its disk is a map, its clock stands still, what it sends is looked at.
+//! One node under test: its disk is a map, its clock stands still, and its datagrams are inspected.
 
 pub(crate) mod pair;
 pub(crate) mod reshaped;
@@ -35,21 +35,21 @@ pub(crate) struct Node {
     pub(crate) log: Vec<Vec<u8>>,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
-    /// Originals that a partition is to have.
+    /// Original members that a partition should have.
     pub(crate) replicas: u8,
     /// Of its keyspace.
     pub(crate) replication: Replication,
     /// Of its partition.
     pub(crate) range: MatchRange,
-    /// The disk does not force the log.
+    /// The disk does not sync the log.
     pub(crate) syncs_nothing: bool,
-    /// Of epochs that it is told.
+    /// Of the epochs that are assigned.
     pub(crate) stamp_min: Round,
-    /// How many pages it has read.
+    /// Pages read.
     pub(crate) scans: usize,
 }
 
-/// A node's, with these periods; it counts nothing.
+/// A node's configuration with these periods; it counts nothing.
 fn config(timing: Timing) -> NodeConfig {
     NodeConfig {
         node: NodeId(1),
@@ -72,7 +72,7 @@ impl Node {
         Self::started_with(Timing { scrub_interval: Duration::ZERO, ..Timing::default() })
     }
 
-    /// One with these periods.
+    /// A node with these periods.
     pub(crate) fn started_with(timing: Timing) -> Self {
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
         Self {
@@ -104,17 +104,17 @@ impl Node {
         self.receive(METADATA, |out| reply.encode(out));
     }
 
-    /// It, as a member that holds everything.
+    /// The node as a full member.
     pub(crate) fn me() -> Member {
         Member { node: NodeId(1), state: MemberState::Consistent, role: MemberRole::Original, address: NODE }
     }
 
-    /// What the node answers to an epoch of its own.
+    /// Assigns an epoch in which the node is alone; returns its answer.
     pub(crate) fn assign(&mut self, term: Term, epoch: Epoch) -> Vec<(SocketAddrV4, Vec<u8>)> {
         self.assign_with(term, epoch, &[])
     }
 
-    /// What the node answers to an epoch that it leads, with others.
+    /// Assigns an epoch that the node leads, with others.
     pub(crate) fn assign_with(
         &mut self,
         term: Term,
@@ -124,7 +124,7 @@ impl Node {
         self.assign_under(term, epoch, NodeId(1), others)
     }
 
-    /// What the node answers to an epoch that this one leads.
+    /// Assigns an epoch with this primary.
     pub(crate) fn assign_under(
         &mut self,
         term: Term,
@@ -135,7 +135,7 @@ impl Node {
         self.assign_members(term, epoch, primary, [&[Self::me()], others].concat())
     }
 
-    /// What the node answers to an epoch of these members.
+    /// Assigns an epoch with these members.
     pub(crate) fn assign_members(
         &mut self,
         term: Term,
@@ -146,7 +146,7 @@ impl Node {
         self.assign_as(true, term, epoch, primary, members)
     }
 
-    /// The same; whether it is in force.
+    /// The same, activated or not.
     pub(crate) fn assign_as(
         &mut self,
         activated: bool,
@@ -191,7 +191,7 @@ impl Node {
         self.sent()
     }
 
-    /// A frame has arrived; the frames that the node sends then.
+    /// A frame has arrived; returns the frames that the node sends.
     pub(crate) fn receive_frame(&mut self, peer: StreamPeer, frame: &CopyFrame<'_>) -> Vec<Vec<u8>> {
         let mut bytes = Vec::new();
         frame.append(&mut bytes);
@@ -221,7 +221,7 @@ impl Node {
         node
     }
 
-    /// What leaves the node.
+    /// The datagrams to be sent.
     pub(crate) fn sent(&mut self) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {
@@ -230,7 +230,7 @@ impl Node {
         sent
     }
 
-    /// What may be shown, as it was told since the last time.
+    /// Changes of what may be shown since the last time.
     pub(crate) fn shifts(&mut self) -> Vec<ShiftKind> {
         core::iter::from_fn(|| self.core.poll_visibility()).map(|shift| shift.kind).collect()
     }
@@ -309,7 +309,7 @@ impl Node {
         OpId { client: ClientId::new(2, 2), sequence: self.sequence }
     }
 
-    /// What is sent when a client asks for a transaction.
+    /// The datagrams sent when a client asks for a transaction.
     pub(crate) fn transact(&mut self, op: OpId, steps: &[Step<'_>]) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let mut bytes = Vec::new();
         steps.iter().for_each(|step| step.append(&mut bytes));
@@ -317,7 +317,7 @@ impl Node {
         self.receive(CLIENT, |out| update.encode(out))
     }
 
-    /// The client's answer to a set, if there is one.
+    /// The reply to a set, if there is one.
     pub(crate) fn set(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Option<Status> {
         let op = self.op();
         let update = update(op, key, Operation::Set { value, expiry });

@@ -1,4 +1,4 @@
-//! A node and another member of its partition, which is the test.
+//! A node and another member of its partition, which the test plays.
 
 use super::{CLIENT, Node, update};
 use nicekv_proto::control::{DiskSpace, Member, MemberRole, MemberState};
@@ -23,13 +23,13 @@ pub(crate) fn op(client: u64) -> OpId {
 
 pub(crate) type Sent = Vec<(SocketAddrV4, Vec<u8>)>;
 
-/// An increment of a key by a client of its own; what the node sends then.
+/// An increment of a key by a new client; the datagrams sent.
 pub(crate) fn increment(node: &mut Node, client: u64) -> Sent {
     let increment = update(op(client), b"n", Operation::Increment(1));
     node.receive(CLIENT, |out| increment.encode(out))
 }
 
-/// The acks of prepares among what was sent.
+/// The acks of prepares among the datagrams.
 pub(crate) fn acks(sent: &Sent) -> Vec<PrepareAck> {
     let decoded = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
         Datagram::Acks(acks) => Some(acks.prepares.iter().collect::<Vec<_>>()),
@@ -38,7 +38,7 @@ pub(crate) fn acks(sent: &Sent) -> Vec<PrepareAck> {
     decoded.flatten().collect()
 }
 
-/// Op, contention and result of the decisions among what was sent.
+/// Op, contention and result of the decisions among the datagrams.
 pub(crate) fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
     let mut decided = Vec::new();
     for (_, bytes) in sent {
@@ -50,7 +50,7 @@ pub(crate) fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
     decided
 }
 
-/// The other member has forced an op, which was contended there or not.
+/// The other member has synced an op, contended there or not.
 pub(crate) fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
@@ -96,7 +96,8 @@ pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, conte
     })
 }
 
-/// The other member, as the primary, tells where its epoch begins; all hold what was decided up to there.
+/// The other member, as the primary, tells where its epoch begins; all hold the decisions through
+/// there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
     let epoch = Epoch(epoch);
     let watermark = Watermark { partition: PARTITION, epoch, base, forced: base, recovered: true };
@@ -113,7 +114,7 @@ pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
     })
 }
 
-/// The other member has logged and forced the decisions up to this one.
+/// The other member has logged and synced the decisions through this one.
 pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let progress =
@@ -131,7 +132,8 @@ pub(crate) fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<U
     node.receive(OTHER_ADDRESS, |out| reply.encode(out))
 }
 
-/// The record with which a log begins that was let go up to decision `through`; all of them were made in this epoch, and are released.
+/// The first record of a log that was trimmed through decision `through`; all of those were made in
+/// this epoch, and are released.
 pub(crate) fn position(through: u64, origin: u32) -> Vec<u8> {
     let mut record = PARTITION.0.to_be_bytes().to_vec();
     record.extend([9, 0]);
@@ -142,7 +144,7 @@ pub(crate) fn position(through: u64, origin: u32) -> Vec<u8> {
     record
 }
 
-/// A primary whose epoch 5 has begun with nothing.
+/// A primary whose epoch 5 has begun without decisions.
 pub(crate) fn primary() -> Node {
     let mut node = Node::started();
     node.grant_lease(Term(3));

@@ -1,4 +1,5 @@
-//! A node that is the only member of its partitions, which are divided and united. Its engine is kept by partition, and pages may come late.
+//! A node that is the only member of its partitions, which are split and merged. Its engine is kept
+//! by partition, and pages may come late.
 
 use super::{CLIENT, DAMAGED, INCARNATION, LEASE_NS, METADATA, Node, answer, config, update};
 use nicekv_proto::chunk::Round;
@@ -28,15 +29,15 @@ pub(crate) struct Member {
     pub(crate) log: Vec<Vec<u8>>,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
-    /// The disk forces nothing.
+    /// The disk syncs nothing.
     pub(crate) holds_syncs: bool,
-    /// Pages stay on their way.
+    /// Pages are held back.
     pub(crate) holds_pages: bool,
     pub(crate) pages: VecDeque<(u64, Vec<u8>, Vec<Vec<u8>>)>,
-    /// So do single entries.
+    /// So are single entries.
     pub(crate) holds_reads: bool,
     pub(crate) reads: VecDeque<(u64, Option<Vec<u8>>)>,
-    /// What was let go of the log.
+    /// Records trimmed from the log.
     pub(crate) trimmed: usize,
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn reports(sent: &Sent) -> Vec<(PartitionId, ReportKind)> {
 }
 
 impl Member {
-    /// A process that finds this.
+    /// A process that finds this engine and log.
     pub(crate) fn started(engine: Engine, log: Vec<Vec<u8>>) -> Self {
         let timing = Timing { scrub_interval: Duration::ZERO, copy_bytes_per_second: 0, ..Timing::default() };
         let mut member = Self {
@@ -127,7 +128,7 @@ impl Member {
         member
     }
 
-    /// One whose partition has a value of each key.
+    /// A node whose partition has a value of each key.
     pub(crate) fn filled() -> Self {
         let mut member = Self::started(Engine::new(), Vec::new());
         member.assign(&epoch(PARENT, MatchRange::ALL, 5));
@@ -135,10 +136,10 @@ impl Member {
         member
     }
 
-    /// The process dies, and another one starts with what is left of engine and log.
+    /// The process dies, and another one starts with the remains of engine and log.
     pub(crate) fn restarted(self) -> Self {
         let log = self.log[self.trimmed..].to_vec();
-        // What was not synced is lost: the log alone knows it.
+        // What was not synced is lost; only the log has it.
         let engine = if self.trimmed == 0 { Engine::new() } else { self.engine };
         Self { sequence: self.sequence, ..Self::started(engine, log) }
     }
@@ -253,7 +254,7 @@ impl Member {
         answer(&self.receive(CLIENT, |out| get.encode(out)))?.1
     }
 
-    /// The values that a partition's space has.
+    /// The values in a partition's space.
     pub(crate) fn values(&self, partition: PartitionId) -> BTreeMap<&[u8], Vec<u8>> {
         let value = |entry: &[u8]| Entry::decode(entry).unwrap().value.map(<[u8]>::to_vec);
         let own = self.engine.iter().filter(|((of, _), _)| *of == partition);
