@@ -68,7 +68,7 @@ fn election(instance: u64) -> Election {
 const ELECTED: ElectionEvent = ElectionEvent::Elected { state: None };
 
 #[test]
-fn a_free_seat_is_taken_at_once_and_renewed_in_time() {
+fn free_lease_is_taken_at_once_and_renewed_in_time() {
     let (mut a, mut store) = (election(1), Store::default());
     assert_eq!(run(&mut a, &mut store, 0), [ELECTED]);
     for now_ns in (0..10 * LEASE_NS).step_by(STEP_NS as usize) {
@@ -79,7 +79,7 @@ fn a_free_seat_is_taken_at_once_and_renewed_in_time() {
 }
 
 #[test]
-fn who_stands_by_waits_for_the_lease_by_the_slower_clock() {
+fn standby_waits_for_the_lease_by_the_slower_clock() {
     let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
     assert_eq!(run(&mut a, &mut store, 0), [ELECTED]);
     for now_ns in (0..5 * LEASE_NS).step_by(STEP_NS as usize) {
@@ -99,7 +99,7 @@ fn who_stands_by_waits_for_the_lease_by_the_slower_clock() {
 }
 
 #[test]
-fn what_a_deposed_leader_has_under_way_changes_nothing() {
+fn step_of_a_deposed_leader_is_refused() {
     let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
     run(&mut a, &mut store, 0);
     a.persist(1, vec![1]);
@@ -115,7 +115,7 @@ fn what_a_deposed_leader_has_under_way_changes_nothing() {
 }
 
 #[test]
-fn a_step_without_an_answer_is_made_again_and_counts_once() {
+fn unanswered_step_is_repeated_and_counts_once() {
     let (mut a, mut store) = (election(1), Store::default());
     run(&mut a, &mut store, 0);
     for arrives in [true, false] {
@@ -132,7 +132,7 @@ fn a_step_without_an_answer_is_made_again_and_counts_once() {
 }
 
 #[test]
-fn a_seat_that_was_taken_without_an_answer_is_taken_again_at_once() {
+fn lease_taken_without_an_answer_is_taken_again_at_once() {
     let (mut a, mut store) = (election(1), Store::default());
     let observe = a.poll_request(at(0)).unwrap();
     a.handle_answer(at(0), store.execute(&observe));
@@ -144,7 +144,7 @@ fn a_seat_that_was_taken_without_an_answer_is_taken_again_at_once() {
 }
 
 #[test]
-fn while_the_store_is_silent_nobody_takes_over_and_then_the_leader_goes_on() {
+fn store_outage_keeps_the_leader() {
     let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
     run(&mut a, &mut store, 0);
     run(&mut b, &mut store, 0);
@@ -165,7 +165,7 @@ fn while_the_store_is_silent_nobody_takes_over_and_then_the_leader_goes_on() {
 }
 
 #[test]
-fn who_resigns_is_followed_at_once_and_a_name_is_used_once() {
+fn resignation_is_followed_at_once_and_names_are_unique() {
     let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
     run(&mut a, &mut store, 0);
     let first_name = store.seat.holder;

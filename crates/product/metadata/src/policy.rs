@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn puts_go_on_with_enough_members() {
+    fn puts_continue_with_enough_members() {
         let multicast = Policy::multicast(3);
         let table = [(3, 3, true), (2, 2, true), (1, 1, false), (3, 2, false), (4, 4, true)];
         for (members, there, goes_on) in table {

@@ -1,4 +1,4 @@
-//! What a slot of the kernel's tables holds: of each entry, by its number, what is to be done, and of each vnode which entry's it is.
+//! Contents of one slot of the kernel's tables: the action of each entry by entry number, and the entry number of each vnode.
 //!
 //! ```text
 //!   ring, vnode ─▶ [numbers, 65,536 at most] ─▶ [by number: port; divisions of the partition, longest prefix first]     unicast
@@ -13,9 +13,9 @@
 //!   ring of groups, prefix ─▶ [by number: group; of each of its ports who is reached by it]
 //! ```
 //!
-//! Both of the first are arrays, so a packet costs a look at two places, however many entries there are. The longest prefix is found here, once: each
-//! entry is written over the vnodes of its prefix, after all shorter ones. An entry that stays keeps its number
-//! ([`Slots`](crate::slots::Slots)), whatever it leads to, so who leads or has failed changes entries, and no vnode.
+//! The first two are arrays: a packet costs two lookups, however many entries there are. Longest-prefix match is resolved here, once per generation:
+//! each entry is written over the vnodes of its prefix, after all shorter prefixes. An entry that survives keeps its number
+//! ([`Slots`](crate::slots::Slots)) whatever its action, so a new leader or a failure changes entries, but no vnodes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,45 +31,45 @@ use crate::layout::{
 };
 use crate::receivers::{Receiver, places_by_port};
 
-/// The entries of a ring: prefixes with their numbers, the shortest first.
+/// The entries of a ring: prefixes and entry numbers, shortest prefix first.
 pub(crate) type RingEntries = Vec<(Prefix, u16)>;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// By number.
+    /// By entry number.
     pub(crate) unicast: Vec<UnicastRoute>,
-    /// By number.
+    /// By entry number.
     pub(crate) multicast: Vec<MulticastRoute>,
-    /// By number.
+    /// By entry number.
     pub(crate) record: Vec<RecordRoute>,
-    /// Of entries of the ring of groups, by number.
+    /// Entries of the ring of groups, by entry number.
     pub(crate) places: Vec<GroupPlaces>,
-    /// Of each pair, in their order: the unicast ring, then the other.
+    /// For each pair in order: the unicast ring, then the multicast ring.
     pub(crate) rings: Vec<RingEntries>,
-    /// Of the ring of groups: numbers by prefixes.
+    /// Entry numbers of the ring of groups, by prefix.
     pub(crate) groups: BTreeMap<Prefix, u32>,
-    /// Place of the pair, first value, number: ascending.
+    /// Index of the pair, first value, entry number; in ascending order.
     pub(crate) begins: Vec<(usize, u128, u16)>,
     pub(crate) hosts: Vec<Host>,
-    /// Ports of trunks that are open.
+    /// Open trunk ports.
     pub(crate) trunks: Vec<u16>,
-    /// Their addresses, in their order: chains name them by their places.
+    /// Addresses of the nodes of chains; chains refer to them by index.
     pub(crate) nodes: Vec<[u8; 4]>,
 }
 
-/// What the entries of a generation have been given, each list in the order of the entries.
+/// Numbers and slots assigned to the entries of a generation, in the order of the entries.
 pub(crate) struct Given<'a> {
     /// By table.
     pub(crate) numbers: [&'a [u32]; TABLE_COUNT],
-    /// Of the entries of `multicast_vring`, then of those of `record`.
+    /// Group slots of the entries of `multicast_vring`, followed by those of `record`.
     pub(crate) groups: &'a [u32],
     pub(crate) ports: &'a BTreeMap<HostId, u32>,
     pub(crate) receivers: &'a BTreeMap<HostId, Receiver>,
 }
 
 impl Contents {
-    /// As the kernel makes it: zeros.
+    /// The initial contents of the kernel's maps: zeros.
     pub(crate) fn empty(vrings: &VringSet) -> Self {
         Self {
             unicast: vec![UnicastRoute::default(); numbers(Table::Unicast) as usize],
@@ -85,7 +85,7 @@ impl Contents {
         }
     }
 
-    /// Of validated tables.
+    /// The contents for validated tables.
     pub(crate) fn new(tables: &TableSet, vrings: &VringSet, given: &Given<'_>) -> Self {
         let (hosts, trunks) = (tables.hosts.clone(), tables.trunks.clone());
         let mut contents = Self { hosts, trunks, ..Self::empty(vrings) };
@@ -144,7 +144,7 @@ impl Contents {
         self.begins.sort_unstable();
     }
 
-    /// Whether what is for a ring is matched by records.
+    /// Whether the ring is matched by the record table.
     pub(crate) fn is_by_records(&self, ring: usize) -> bool {
         let at = self.begins.partition_point(|(pair, ..)| *pair < ring / 2);
         self.begins.get(at).is_some_and(|(pair, ..)| *pair == ring / 2)
@@ -161,7 +161,7 @@ impl Contents {
     }
 }
 
-/// Where the nodes are that chains name.
+/// Resolves the nodes of chains to indexes.
 struct Chains<'a> {
     places: BTreeMap<HostId, u8>,
     ports: &'a BTreeMap<HostId, u32>,
@@ -196,12 +196,12 @@ fn of_partition(
     (places, list.len() as u32)
 }
 
-/// Of a match value: the upper half, and the lower one.
+/// The upper and the lower half of a match value.
 fn halves(value: u128) -> [u64; 2] {
     [(value >> 64) as u64, value as u64]
 }
 
-/// What the programs search.
+/// The record table as the programs search it.
 pub(crate) fn records(begins: &[(usize, u128, u16)]) -> Box<Records> {
     let mut records = Box::new(Records {
         segments: [Segment::default(); VRINGS_MAX],
@@ -231,8 +231,8 @@ pub(crate) fn records(begins: &[(usize, u128, u16)]) -> Box<Records> {
     records
 }
 
-/// Cells of equal size over what is from the first of these values to the last, and a guess for where each begins and the last ends. Where values
-/// are spread evenly, hardly more than one begins in a cell; where they are not, more is left to be halved.
+/// Divides the range from the first to the last of these values into cells of equal size, with a guess for where each cell starts and the last one ends.
+/// If the values are evenly distributed, a cell holds hardly more than one of them; otherwise the binary search takes more steps.
 fn guesses(firsts: &[u128]) -> (u32, Vec<u16>) {
     let (base, span) = (firsts[0], firsts[firsts.len() - 1] - firsts[0]);
     let cells = firsts.len().next_power_of_two();
@@ -250,7 +250,7 @@ fn guesses(firsts: &[u128]) -> (u32, Vec<u16>) {
     (shift, guesses)
 }
 
-/// By partition, longest prefixes first.
+/// Divisions by partition, longest prefix first.
 fn divisions(tables: &TableSet, given: &Given<'_>) -> BTreeMap<u32, Vec<Division>> {
     let mut divisions: BTreeMap<u32, Vec<Division>> = BTreeMap::new();
     let mut entries: Vec<_> = tables.division.iter().zip(given.numbers[Table::Division as usize]).collect();
@@ -267,8 +267,8 @@ fn divisions(tables: &TableSet, given: &Given<'_>) -> BTreeMap<u32, Vec<Division
     divisions
 }
 
-/// For each vnode of a ring the number of the entry with the longest prefix. Bits that no prefix looks at are left out: what is looked up stays
-/// small, and in the processor's cache.
+/// For each vnode of a ring the number of the entry with the longest matching prefix. Low bits that no prefix covers are dropped, so that
+/// the array stays small and cached.
 pub(crate) fn vnodes(entries: &RingEntries, by_records: bool) -> Box<Vnodes> {
     let longest = entries.iter().map(|(prefix, _)| prefix.length).max().unwrap_or(0);
     let ignored_bits = (32 - u32::from(longest)).min(IGNORED_BITS_MAX);
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_prefix_has_a_vnode_whatever_the_order_and_up_to_the_edges() {
+    fn vnode_belongs_to_its_longest_prefix_in_any_order() {
         let ring = |address, length| Prefix::new(address, length);
         let vnodes = vnodes(
             &vec![
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_no_prefix_looks_at_are_left_out() {
+    fn unused_low_vnode_bits_are_ignored() {
         let ring = |address, length| Prefix::new(address, length);
         let found = vnodes(&vec![(ring([10, 10, 0, 0], 16), 1), (ring([10, 10, 48, 0], 20), 2)], false);
         assert_eq!((found.ignored_bits, &found.entries[..6]), (12, &[1, 1, 1, 2, 1, 1][..]));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_cell_begins_between_two_guesses() {
+    fn record_search_starts_between_two_guesses() {
         let spread: Vec<u128> = (0..1000).map(|number| number * (u128::MAX / 1000)).collect();
         let crowded: Vec<u128> = [0, 1, 2, 3, 1 << 100, u128::MAX].into();
         let beside: Vec<u128> = (7..=20).collect();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_pair_are_beside_each_other_in_their_order() {
+    fn records_of_a_pair_are_adjacent_and_sorted() {
         let begins = [(1, 0, 7), (1, 5, 3), (1, u128::MAX, 9), (4, 1 << 64, 2)];
         let records = records(&begins);
         let places = |pair: usize| (records.segments[pair].begin, records.segments[pair].count);

@@ -1,16 +1,16 @@
-//! Where at a port the programs are attached: XDP or tc.
+//! The hook at which the programs are attached to a port: XDP or tc.
 //!
 //! | | XDP | tc |
 //! | --- | --- | --- |
-//! | what it sees | what the driver has received | the kernel's packet buffer |
-//! | fast | on physical NICs: no buffer is made | on veth: the buffer that the sender has made is handed on |
-//! | takes from the far end of a veth | segmentation and checksum offload, an MTU above 3506 | nothing, but UDP segmentation must be off there |
-//! | needs | a driver with native XDP, and for scans what tc needs | Linux 6.6 |
+//! | input | the driver's receive buffer | the kernel's packet buffer |
+//! | fast | on physical NICs: no packet buffer is allocated | on veth: the sender's packet buffer is forwarded |
+//! | turns off at a veth peer | segmentation and checksum offload, an MTU above 3506 | UDP segmentation offload only |
+//! | needs | a driver with native XDP; for scans, the requirements of tc | Linux 6.6 |
 //!
-//! XDP cannot send a frame and go on with it. So scans that may have to be split go up from there to the program at tc of the same port, which is always attached, and
-//! sees nothing else (`bpf/scan.h`).
+//! XDP cannot send a frame and continue processing it. So a scan that may have to be split is passed up to the tc program of the same port, which is always attached and
+//! gets no other frames (`bpf/scan.h`).
 //!
-//! Tables, maps, stages and counters are the same, and ports of both kinds work in one switch.
+//! Both hooks have the same tables, maps, stages and counters, and one switch can have ports of both kinds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::interface::Interface;
 
-/// What is asked for at a port.
+/// The hook requested for a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hook {
@@ -27,18 +27,18 @@ pub enum Hook {
     Xdp,
     /// tc ingress.
     Tc,
-    /// By the driver of the interface: tc on veth, XDP elsewhere; the other one if that cannot be attached.
+    /// Chosen by the driver of the interface: tc on veth, XDP elsewhere; the other one if that cannot be attached.
     #[default]
     Auto,
-    /// Nowhere: frames leave by such a port, and none is taken. Several may share an interface, and other ports come before them.
+    /// Not attached: the port sends frames, but receives none. Several such ports may share an interface; they must follow all other ports.
     None,
 }
 
 impl Hook {
-    /// What may be chosen for all ports of a switch, by name.
+    /// The hooks that can be chosen by name for all ports of a switch.
     pub const ALL: [Self; 3] = [Self::Xdp, Self::Tc, Self::Auto];
 
-    /// As options and configuration files write it.
+    /// The name in options and configuration files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
@@ -48,7 +48,7 @@ impl Hook {
         }
     }
 
-    /// The choice where both ends of a port's cable are known to be veth.
+    /// The hook to use if both ends of a port's cable are known to be veth.
     pub fn on_veth(self) -> Self {
         match self {
             Self::Auto => Self::Tc,
@@ -56,7 +56,7 @@ impl Hook {
         }
     }
 
-    /// What is tried at an interface, one after the other.
+    /// The hooks to try at an interface, in order.
     pub(crate) fn candidates(self, interface: &Interface) -> &'static [Self] {
         match self {
             Self::Xdp => &[Self::Xdp],
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_the_driver_decides_what_is_open() {
+    fn interface_names_and_drivers_are_read() {
         for hook in Hook::ALL {
             assert_eq!(hook.to_string().parse(), Ok(hook));
         }

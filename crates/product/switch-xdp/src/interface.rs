@@ -86,14 +86,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_interface_is_no_cable_and_a_missing_one_is_an_error() {
+    fn loopback_is_not_a_veth_and_a_missing_interface_is_an_error() {
         let lo = Interface { name: "lo".into(), is_veth: false, has_peer: false };
         assert_eq!(Interface::of(1).unwrap(), lo);
         assert_eq!(Interface::of(0x7fff_ffff).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 
     #[test]
-    fn an_answer_that_is_cut_short_is_an_error() {
+    fn truncated_netlink_reply_is_an_error() {
         let kernel = socket(AddressFamily::NETLINK, SocketType::RAW, ROUTE).unwrap();
         send(&kernel, &request(1), SendFlags::empty()).unwrap();
         let mut answer = vec![0; ANSWER_BYTES_MAX];

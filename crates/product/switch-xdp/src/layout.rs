@@ -1,5 +1,5 @@
-//! The structs and numbers that the loader and the eBPF programs share. This file owns them: `bpf/layout.h` is
-//! its output ([`c_header`]), checked by a test, and asserts the same sizes and offsets on the C side.
+//! The structs and constants that the loader and the eBPF programs share. This file is their source: `bpf/layout.h` is
+//! generated from it ([`c_header`]), which a test checks, and asserts the same sizes and offsets in C.
 
 mod records;
 
@@ -16,37 +16,37 @@ use nicekv_switch::{
     PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
 
-/// Twice the groups of one generation: the next one is built beside it.
+/// Twice the groups of one generation: the next generation is built while the current one is in use.
 pub(crate) const GROUP_SLOTS: u32 = 2 * GROUP_CAPACITY as u32;
-/// Distance from the slot of a group to that of the same group with each port twice.
+/// Offset from the slot of a group to the slot of the same group with every port listed twice.
 pub(crate) const GROUP_TWINS: u32 = GROUP_SLOTS;
-/// The first slot of a group that is one port twice.
+/// First slot of the groups that list a single port twice.
 pub(crate) const PORT_TWINS: u32 = 2 * GROUP_SLOTS;
-/// Of the cell of an interface: the array that leads from interfaces to ports has 4,096 cells.
+/// Bits of an index into the array that maps interfaces to ports, which has 4,096 cells.
 pub(crate) const PLACE_BITS: u32 = 12;
 /// A probability of one.
 pub(crate) const PPM: u32 = 1_000_000;
-/// Matches of so many entries are beside each other; the kernel has such a block for each processor.
+/// Hit counters per map value; the kernel keeps one copy of each block per CPU.
 pub(crate) const HITS_BLOCK: u32 = 512;
-/// Blocks of all tables.
+/// Hit counter blocks of all tables.
 pub(crate) const HITS_BLOCKS: u32 = (hits_at(TABLE_COUNT) + 2 * REQUESTS).div_ceil(HITS_BLOCK);
-/// From the hits of an entry that matches updates, too, to its reads, and from these to its updates. Such tables are the last ones.
+/// Offset from an entry's own hits to its hits by reads, and from those to its hits by updates. Only the last tables have these.
 pub(crate) const REQUESTS: u32 = hits_at(TABLE_COUNT) - hits_at(Table::Multicast as usize);
 const _: () =
     assert!(Table::Multicast as usize + 2 == TABLE_COUNT && Table::Record as usize + 1 == TABLE_COUNT);
-/// At a port: no server.
+/// Port type: no server attached.
 pub(crate) const PORT_OPEN: u8 = 0;
-/// At a port: one server.
+/// Port type: one server attached.
 pub(crate) const PORT_HOST: u8 = 1;
-/// At a port: another switch.
+/// Port type: trunk to another switch.
 pub(crate) const PORT_TRUNK: u8 = 2;
 
-/// Numbers of a table's entries are below that: twice what one generation has, and none is number 0.
+/// Upper bound of the entry numbers of a table: twice the entries of one generation, as number 0 is unused.
 pub(crate) const fn numbers(table: Table) -> u32 {
     2 * table.capacity() as u32 + 1
 }
 
-/// Where matches of the entries of a table begin; by the table's number.
+/// Index of the first hit counter of a table, by the table's number.
 pub(crate) const fn hits_at(table: usize) -> u32 {
     let (mut sum, mut before) = (0, 0);
     while before < table {
@@ -56,7 +56,7 @@ pub(crate) const fn hits_at(table: usize) -> u32 {
     sum
 }
 
-/// Defines a struct here and the text of the same struct for C.
+/// Defines a struct in Rust and the function that writes the same struct in C.
 macro_rules! shared_struct {
     ($(#[$doc:meta])* $name:ident, $c_name:literal, $bytes:literal {
         $($field:ident: $type:ty = $c_type:literal $([$count:literal])?,)*
@@ -69,7 +69,7 @@ macro_rules! shared_struct {
         }
 
         const _: () = assert!(size_of::<$name>() == $bytes);
-        // A hole would be padding that nobody initialises, and no part of a map key.
+        // The struct has no holes: padding would be uninitialised, which is not allowed in a map key.
         const _: () = assert!(0 $(+ size_of::<$type>())* == $bytes);
 
         #[allow(unsafe_code, reason = "plain bytes: repr(C), integers only, no padding (asserted above)")]
@@ -101,7 +101,7 @@ pub(crate) use hot::{
 };
 
 shared_struct! {
-    /// The rings of a keyspace.
+    /// The two rings of a keyspace.
     VringPair, "nicekv_vring_pair", 16 {
         unicast_network: [u8; 4] = "__be32",
         unicast_mask: [u8; 4] = "__be32",
@@ -111,11 +111,11 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What the programs must know before the first tables come. The first `vring_count` pairs count; `ring_octets` has a bit for every second byte of
-    /// an address in them.
+    /// Configuration that does not change between generations. The first `vring_count` pairs are valid; `ring_octets` has one bit for every
+    /// value of the second byte of an address that lies in one of them.
     ///
-    /// `cutter_near`, `cutter_far`: the ends of the cable that cuts trains apart, or 0. `group_network`, `group_mask`: the ring of groups, by which no address is matched if there is
-    /// none; `target_port`: where those who are meant by its addresses get what is sent there.
+    /// `cutter_near`, `cutter_far`: the two ends of the cable that segments trains, or 0. `group_network`, `group_mask`: the ring of groups;
+    /// without one, they match no address. `target_port`: UDP port of the storage targets that these addresses denote.
     Config, "nicekv_config", 324 {
         vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
         vring_count: u32 = "__u32",
@@ -131,7 +131,7 @@ shared_struct! {
     }
 }
 
-/// For each vnode of a ring, less its last `ignored_bits`, the number of its entry, or 0. `by_records`: not zero if records are looked at instead.
+/// For each vnode of a ring, shifted right by `ignored_bits`, the number of its entry, or 0. `by_records`: not zero if the record table is used instead.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vnodes {
@@ -143,10 +143,10 @@ pub(crate) struct Vnodes {
 #[allow(unsafe_code, reason = "plain bytes: repr(C), integers of one size only, hence no padding")]
 unsafe impl aya::Pod for Vnodes {}
 
-/// Of a vnode: one bit of 16 is always looked at.
+/// At least one of a vnode's 16 bits is significant.
 pub(crate) const IGNORED_BITS_MAX: u32 = VNODES.ilog2() - 1;
 
-/// Matches of entries, as one processor has counted them.
+/// A block of hit counters of one CPU.
 pub(crate) type Hits = [u64; HITS_BLOCK as usize];
 
 const _: () = assert!(numbers(Table::Unicast) <= 1 << 16 && numbers(Table::Multicast) <= 1 << 16);
@@ -154,7 +154,7 @@ const _: () = assert!(numbers(Table::Division) <= 1 << 16 && PORTS_MAX <= 1 << 8
 const _: () = assert!(numbers(Table::Record) <= 1 << 16);
 
 shared_struct! {
-    /// An entry of `division`: who claims addresses that differ from `network` in no more than their last `ignored_bits`. `target`: a port.
+    /// An entry of `division`: the scan target of the addresses in `network` with the last `ignored_bits` ignored. `target`: a port.
     Division, "nicekv_division", 8 {
         network: u32 = "__u32",
         number: u16 = "__u16",
@@ -164,8 +164,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Of an entry whose partition is replicated along a chain: what is written into its requests. `head`: the port of the head. `length`: 0 if there is no
-    /// chain. `nodes`: where their addresses are, the head first, and that of the `tail` alone.
+    /// Chain replication parameters of an entry, which are written into its requests. `head`: the port of the head. `length`: 0 if there is no
+    /// chain. `nodes`: indexes of the nodes' addresses, the head first; `tail`: index of the tail's.
     ChainNodes, "nicekv_chain", 24 {
         partition: [u8; 4] = "__be32",
         epoch: [u8; 4] = "__be32",
@@ -190,8 +190,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// An entry of `unicast_vring`, and the divisions of its partition, longest prefixes first. `target`: a port. What most have is in one line of the
-    /// processor's cache: the first seven divisions.
+    /// An entry of `unicast_vring` with the divisions of its partition, longest prefix first. `target`: a port. The first seven
+    /// divisions, more than most partitions have, share a cache line with the rest.
     UnicastRoute, "nicekv_unicast_route", 128 {
         target: u32 = "__u32",
         division_count: u32 = "__u32",
@@ -202,7 +202,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// An entry of `record`, from its number: where it ends, and what becomes of gets (a port; the divisions of the partition) and of all else (a group).
+    /// An entry of `record`, by its number: its last value, the port and divisions for gets, and the group for everything else.
     RecordRoute, "nicekv_record_route", 128 {
         last: [u64; 2] = "__u64" [2],
         target: u32 = "__u32",
@@ -217,7 +217,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A port, by its interface. `port`: its place among the ports of the loader. `number`: what tables and registers call it.
+    /// The port of an interface. `port`: its index in the loader's list of ports. `number`: its number in tables and registers.
     Place, "nicekv_place", 12 {
         ifindex: u32 = "__u32",
         port: u32 = "__u32",
@@ -226,7 +226,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The interface of a port. `has_peer`: frames can be handed to what is at the other end.
+    /// The interface of a port. `has_peer`: frames can be redirected to its veth peer.
     Cable, "nicekv_cable", 8 {
         ifindex: u32 = "__u32",
         has_peer: u32 = "__u32",
@@ -234,7 +234,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The ports of a member set: the first `count` of them.
+    /// The ports of a member set: the first `count` are valid.
     Group, "nicekv_group", 68 {
         count: u32 = "__u32",
         ports: [u32; GROUP_MEMBERS_MAX] = "__u32" [16],
@@ -242,7 +242,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Who was admitted at a port, by which generation.
+    /// The sender that was admitted at a port, and the generation that admitted it.
     Sender, "nicekv_sender", 16 {
         generation: u32 = "__u32",
         address: [u8; 4] = "__be32",
@@ -252,7 +252,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What hangs at a port ([`PORT_HOST`]…); if it is a server, what is written into what that is sent, what it may send from, and its name: else zeros.
+    /// What is attached to a port ([`PORT_HOST`]…). For a server: the addresses written into frames to it, the address it may send from, and its name; otherwise zeros.
     EgressHost, "nicekv_host", 16 {
         address: [u8; 4] = "__be32",
         mac: [u8; 6] = "__u8" [6],
@@ -264,7 +264,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of a server by its IP.
+    /// Key of a server: its IP address.
     ServerKey, "nicekv_server_key", 8 {
         slot: u32 = "__u32",
         address: [u8; 4] = "__be32",
@@ -272,7 +272,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Where a server is, and what it may send from there if the port is a trunk.
+    /// Location of a server, and what it may send from there if the port is a trunk.
     Server, "nicekv_server", 16 {
         port: u32 = "__u32",
         mac: [u8; 6] = "__u8" [6],
@@ -283,7 +283,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of a server by its MAC.
+    /// Key of a server: its MAC address.
     StationKey, "nicekv_station_key", 12 {
         slot: u32 = "__u32",
         mac: [u8; 6] = "__u8" [6],
@@ -292,7 +292,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of the learned addresses.
+    /// Key of the learned MAC addresses.
     Mac, "nicekv_mac", 8 {
         bytes: [u8; 6] = "__u8" [6],
         reserved: [u8; 2] = "__u8" [2],
@@ -300,8 +300,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Travels with a multicast frame from the ingress to the egress stage. `receivers`: which servers get copies; or, if `by_port` is not zero, by which ports of the group behind
-    /// that number less one they leave. `has_stamp`: not zero if `stamp` is to be written into what goes to servers.
+    /// Passed with a multicast frame from ingress to egress. `receivers`: mask of the members that get a copy; or, if `by_port` is not zero, mask of the ports of
+    /// group `by_port - 1` that it leaves by. `has_stamp`: not zero if `stamp` must be written into the copies for servers.
     Metadata, "nicekv_metadata", 24 {
         slot: u16 = "__u16",
         by_port: u16 = "__u16",
@@ -312,7 +312,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What goes wrong at a port on purpose. Probabilities in millionths: of frames from the port's station and to it.
+    /// Fault injection at a port. Probabilities are in millionths, for frames from the port's station and to it.
     Fault, "nicekv_fault", 32 {
         lost_from_ppm: u32 = "__u32",
         lost_to_ppm: u32 = "__u32",
@@ -323,7 +323,7 @@ shared_struct! {
     }
 }
 
-/// The text of `bpf/layout.h`.
+/// The contents of `bpf/layout.h`.
 pub fn c_header() -> String {
     let mut text = String::from(
         "/* Generated from src/layout.rs: do not edit. `NICEKV_BLESS=1 cargo test -p nicekv-switch-xdp layout`\n \
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hit_counters_are_numbered_like_the_tables() {
+    fn hit_counters_have_table_numbers() {
         for table in Table::ALL {
             assert_eq!(Counter::Hits(table).index(), Counter::Hits(Table::ALL[0]).index() + table as usize);
         }

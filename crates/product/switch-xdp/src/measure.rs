@@ -1,6 +1,6 @@
-//! What the programs take, for benches: instructions, memory of their maps, and frames that are put through them without a network (`BPF_PROG_TEST_RUN`).
+//! Costs of the programs, for benchmarks: instructions, memory of their maps, and frames processed without a network (`BPF_PROG_TEST_RUN`).
 //!
-//! Such a frame changes registers and counters as any other one does, and is sent nowhere.
+//! Such a frame updates registers and counters like any other, but is not sent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,43 +13,43 @@ use crate::attach::{TC, XDP};
 use crate::error::{KERNEL_ADVICE, XdpError};
 use crate::{Hook, KernelSwitch, OBJECT};
 
-/// A program that takes frames, as the kernel has it.
+/// Size of a loaded program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramSize {
-    /// Where it works.
+    /// The hook that it is for.
     pub hook: Hook,
-    /// Instructions, all its functions together.
+    /// Instructions of all its functions.
     pub instructions: u32,
     /// Bytes of machine code.
     pub machine_code: u32,
 }
 
-/// A map of that program.
+/// Size of a map of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSize {
-    /// As the kernel keeps it: its first 15 letters.
+    /// The kernel's name of it: the first 15 characters.
     pub name: String,
-    /// How many entries it has room for.
+    /// Its capacity in entries.
     pub entries: u32,
-    /// Memory that is the kernel's for it, now.
+    /// Kernel memory currently allocated for it.
     pub bytes: u64,
 }
 
-/// A frame put through a program.
+/// Result of a frame processed by a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// What the program returned.
+    /// The program's return code.
     pub verdict: u32,
-    /// Bytes of the frame then.
+    /// Bytes of the resulting frame.
     pub bytes: usize,
 }
 
-/// The program with which a port begins that takes frames.
+/// The entry program of a port with this hook.
 fn name_of(hook: Hook) -> &'static str {
     if hook == Hook::Tc { TC } else { XDP }
 }
 
-/// Instructions of each function of the object, as compiled. What is inlined belongs to whoever calls it.
+/// Instructions of each function of the object file. Inlined code counts for the caller.
 pub fn function_sizes() -> Result<BTreeMap<String, usize>, XdpError> {
     let object = aya_obj::Object::parse(OBJECT)
         .map_err(|error| XdpError::new("read the object", &error, KERNEL_ADVICE))?;
@@ -59,7 +59,7 @@ pub fn function_sizes() -> Result<BTreeMap<String, usize>, XdpError> {
 }
 
 impl KernelSwitch {
-    /// How large the program is that takes frames at this hook; none: it is not loaded.
+    /// Size of the program for this hook; `None` if it is not loaded.
     pub fn program_size(&self, hook: Hook) -> Option<ProgramSize> {
         let info = self.programs.program(name_of(hook))?.info().ok()?;
         let instructions = info.size_translated()? / size_of::<u64>() as u32;
@@ -76,7 +76,7 @@ impl KernelSwitch {
         sizes.map_err(|error| XdpError::new("ask for the size of a map", &error, KERNEL_ADVICE))
     }
 
-    /// Puts a frame that has come in at the port with this interface through the program of a hook; `out` has room for what becomes of it.
+    /// Processes a frame, received from the interface `ifindex`, by the program of a hook; `out` must have room for the resulting frame.
     pub fn feed(&self, hook: Hook, ifindex: u32, frame: &[u8], out: &mut [u8]) -> Result<Fed, XdpError> {
         let failed =
             |error: ProgramError| XdpError::new("put a frame through a program", &error, KERNEL_ADVICE);

@@ -1,7 +1,7 @@
-//! Ports by their interfaces, in an array: a lookup costs the programs a multiplication and no hash.
+//! Maps interfaces to ports by a perfect hash: a lookup costs the programs a multiplication and an array access.
 //!
-//! A port's *place* is its position among the ports that the loader was given. What the kernel knows is an interface's index;
-//! the upper bits of its product with a number say in which cell the port is. The number is chosen so that no two ports share a cell.
+//! A port's *place* is its index in the loader's list of ports. The kernel gives the interface index;
+//! the upper bits of its product with a multiplier are the cell of the port. The multiplier is chosen so that no two ports share a cell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use nicekv_switch::PORTS_MAX;
 use crate::layout::PLACE_BITS;
 use crate::{Hook, Port, XdpError};
 
-/// Numbers that are tried. One in three thousand would do for as many ports as there may be, whatever their interfaces.
+/// Attempts to find a multiplier. Even with the maximum number of ports, about one in three thousand is collision-free.
 const MULTIPLIERS_MAX: u32 = 100_000;
-/// An odd number without a pattern: multiples of it are the numbers that are tried after the first.
+/// An odd number with evenly spread bits: its multiples are the multipliers that are tried after the first.
 const STEP: u32 = 0x9e37_79b9;
 
-/// The ports of a switch: those that take frames, then those that only send.
+/// The ports of a switch: first those that receive frames, then those that only send.
 #[derive(Debug)]
 pub(crate) struct Places {
     ports: Vec<Port>,
@@ -32,7 +32,7 @@ impl Places {
         let (mut taking, sending): (Vec<Port>, Vec<Port>) =
             ports.iter().partition(|port| port.hook != Hook::None);
         for port in taking.iter_mut().filter(|_| !sending.is_empty()) {
-            // At XDP copies are told apart by the interface that they leave by.
+            // XDP identifies the port of a copy by its output interface.
             match port.hook {
                 Hook::Xdp => return Err(XdpError::SharedAtXdp { index: port.index }),
                 _ => port.hook = Hook::Tc,
@@ -48,7 +48,7 @@ impl Places {
         Ok(Self { ports, by_index, multiplier: multiplier(&interfaces) })
     }
 
-    /// How many take frames, and are meant where a frame goes to all ports.
+    /// Number of ports that receive frames; a flooded frame goes to these.
     pub(crate) fn taking(&self) -> u32 {
         self.ports.iter().filter(|port| port.hook != Hook::None).count() as u32
     }
@@ -57,7 +57,7 @@ impl Places {
         self.by_index.contains_key(&index)
     }
 
-    /// Where a port is that tables name.
+    /// The place of a port that tables refer to.
     pub(crate) fn place(&self, index: u16) -> u32 {
         self.by_index[&index]
     }
@@ -79,7 +79,7 @@ fn cell(multiplier: u32, ifindex: u32) -> u32 {
     ifindex.wrapping_mul(multiplier) >> (32 - PLACE_BITS)
 }
 
-/// The first number tells interfaces apart by the lower bits of their indexes, which the kernel gives one after the other.
+/// The first multiplier uses the low bits of the interface indexes, which the kernel assigns consecutively.
 fn multiplier(interfaces: &BTreeSet<u32>) -> u32 {
     let lower_bits = 1 << (32 - PLACE_BITS);
     let others = (1..MULTIPLIERS_MAX).map(|number| number.wrapping_mul(STEP) | 1);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_ports_share_a_cell_whatever_their_interfaces() {
+    fn interface_hash_has_no_collisions() {
         let spread = |stride: u32| (1..=PORTS_MAX as u32).map(|number| number.wrapping_mul(stride)).collect();
         for interfaces in [spread(1), spread(4096), spread(1 << 23), spread(0x0100_0193), BTreeSet::new()] {
             let multiplier = multiplier(&interfaces);

@@ -1,4 +1,4 @@
-//! Ports that copies leave by: those of a member set, and of a group of storage targets who is reached by each.
+//! Output ports of multicast groups, and the members of a group of storage targets behind each port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use nicekv_switch::{HostId, MemberSet, MulticastEntry};
 
 use crate::layout::GroupPlaces;
 
-/// The ports of a member set: each once, trunks first, as the programs at tc want them. Not the host names: a host that moves to another
-/// port keeps its name, and needs another group.
+/// The ports of a member set without duplicates, trunks first, as the tc programs expect them. Ports, not host names: a host that moves to another
+/// port keeps its name, but needs another group.
 pub(crate) type GroupKey = BTreeSet<Receiver>;
 
-/// A port that copies leave by.
+/// An output port of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Receiver {
-    /// A server hangs there, for which copies are rewritten; else it is a trunk.
+    /// A server is attached, for which copies are rewritten; otherwise the port is a trunk.
     pub(crate) is_host: bool,
     pub(crate) place: u32,
 }
@@ -22,7 +22,7 @@ pub(crate) fn group_key(receivers: &BTreeMap<HostId, Receiver>, members: &Member
     members.as_slice().iter().map(|member| receivers[member]).collect()
 }
 
-/// Who is reached by each port of the entry's group, in the order of its ports.
+/// The members behind each port of the entry's group, in the order of the ports.
 pub(crate) fn places_by_port(entry: &MulticastEntry, receivers: &BTreeMap<HostId, Receiver>) -> GroupPlaces {
     let members = entry.members.as_slice().iter();
     let all = if entry.places.is_some() { 0 } else { u16::MAX };

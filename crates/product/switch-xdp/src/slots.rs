@@ -1,7 +1,7 @@
-//! Assignment of numbered kernel slots (groups, hit counters) to keys, over generations.
+//! Assignment of numbered kernel slots (groups, entries, hit counters) to keys, across generations.
 //!
-//! A key that the next generation still has keeps its slot. A new key gets a slot that the generation in force
-//! does not use: the two generations exist side by side until the flip. So there are twice as many slots as
+//! A key that is also in the next generation keeps its slot. A new key gets a slot that the current generation does
+//! not use, as both generations exist side by side until the switchover. So there are twice as many slots as
 //! keys in one generation, and a slot is reused at the earliest by the generation after the one that dropped it.
 
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ pub(crate) struct Slots<K> {
     all: Range<u32>,
 }
 
-/// The slots of the next generation; [`Slots::commit`] puts it in force.
+/// The slots of the next generation; [`Slots::commit`] makes it the current one.
 #[derive(Debug)]
 pub(crate) struct Plan<K> {
     assigned: HashMap<K, u32>,
-    /// Of the keys as they were given.
+    /// The slots of the keys, in the order of the keys.
     pub(crate) slots: Vec<u32>,
-    /// Keys whose slot must be filled first.
+    /// Keys with a new slot, which must be filled before the switchover.
     pub(crate) fresh: Vec<(K, u32)>,
 }
 
@@ -33,7 +33,7 @@ impl<K: Eq + Hash + Clone> Slots<K> {
         self.assigned.get(key).copied()
     }
 
-    /// Panics if `keys` are more than half of the slots; validated tables are not.
+    /// Panics if there are more keys than half of the slots, which validated tables never have.
     pub(crate) fn plan(&self, keys: impl IntoIterator<Item = K>) -> Plan<K> {
         let mut taken = vec![false; self.all.len()];
         let position = |slot: u32| (slot - self.all.start) as usize;
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survivors_keep_their_slot_and_dropped_ones_rest_for_a_generation() {
+    fn surviving_keys_keep_their_slots_and_freed_slots_rest() {
         let mut slots = Slots::new(0..4);
         let first = slots.plan(["a", "b", "a"]);
         assert_eq!(first.fresh, [("a", 0), ("b", 1)]);

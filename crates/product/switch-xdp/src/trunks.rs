@@ -1,8 +1,8 @@
-//! Trunks are closed, unless the tables open them.
+//! Trunks are closed unless the tables open them.
 //!
-//! A closed one is no port to the programs: its interface has no place, so that what comes by it is dropped, and at XDP what leaves by it; and no
-//! cable, so that at tc nothing leaves by it. Those that the next generation has closed are closed before it is in force, those that it
-//! has open are opened after: of two generations never more is open than one of them says.
+//! To the programs, a closed trunk is not a port: its interface has no place, so frames received from it are dropped, and at XDP also frames sent to it;
+//! and it has no cable, so nothing is sent by it at tc. Trunks that the next generation closes are closed before the switchover, those that it
+//! opens are opened after it: never are more trunks open than one of the two generations allows.
 
 use aya::maps::MapError;
 use nicekv_switch::{BackendError, TableSet};
@@ -12,7 +12,7 @@ use crate::layout::{Cable, Place};
 use crate::{KernelSwitch, Port};
 
 impl KernelSwitch {
-    /// Closes all trunks that these tables do not have open.
+    /// Closes all trunks that are closed in these tables.
     pub(crate) fn close_trunks(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         let closed = self.trunks(|port| !tables.trunks.contains(&port.index));
         let close = |switch: &mut Self| {
@@ -24,8 +24,8 @@ impl KernelSwitch {
         close(self).map_err(|error| platform("close trunks", &error))
     }
 
-    /// Opens all that they have open. If they lead otherwise than the tables before, what was learned at trunks is forgotten: who was behind one may be
-    /// behind another.
+    /// Opens all trunks that are open in these tables. If the topology has changed, addresses learned at trunks are forgotten: a station may now be
+    /// behind another trunk.
     pub(crate) fn open_trunks(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         if self.installed.as_ref().is_none_or(|installed| installed.reroutes(tables)) {
             let trunks = self.trunks(|_| true);
@@ -34,7 +34,7 @@ impl KernelSwitch {
         }
         for (place, port) in self.trunks(|port| tables.trunks.contains(&port.index)) {
             let Port { index, ifindex, .. } = port;
-            // What is handed over past the queue of the far end is not seen by the programs there.
+            // A frame redirected to the veth peer would bypass the programs there.
             let cable = Cable { ifindex, has_peer: 0 };
             let known = Place { ifindex, port: place, number: index.into() };
             let opened = self.maps.cables.set(place, cable, 0);
@@ -49,12 +49,12 @@ impl KernelSwitch {
         self.ports.iter().filter(|(_, port)| port.is_trunk && such(port)).collect()
     }
 
-    /// Of the learned addresses, those at such places.
+    /// Removes learned addresses by place.
     fn forget_stations(&mut self, is_there: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let known: Vec<_> = self.maps.macs.iter().collect::<Result<_, _>>()?;
         for (mac, _) in known.into_iter().filter(|(_, place)| is_there(*place)) {
             match self.maps.macs.remove(&mac) {
-                // Another has taken its room meanwhile.
+                // The entry was evicted in the meantime.
                 Err(MapError::KeyNotFound) => {}
                 removed => removed?,
             }

@@ -1,4 +1,4 @@
-//! The reference pipeline against the fixtures, and what holds for every frame.
+//! The reference pipeline against the fixtures, and properties of every frame.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Runs fixtures through the reference pipeline; returns the failures.
+/// Runs fixtures through the reference pipeline and returns the failures.
 fn failures_of(fixtures: &[Fixture], tables: &TableSet) -> Vec<String> {
     let run = |fixture: &Fixture| {
         let mut pipeline = Pipeline::new(vrings(), ROUTER_MAC, PORTS).unwrap();
@@ -40,7 +40,7 @@ fn fixture_names_are_distinct() {
     assert_eq!(names.len(), all.len());
 }
 
-/// Port 3 and 4 are trunks, as in the fixtures.
+/// Ports 3 and 4 are trunks, as in the fixtures.
 fn switch_with_trunks() -> Pipeline {
     Pipeline::new(vrings(), ROUTER_MAC, 0..6).unwrap().with_trunks([3, 4])
 }

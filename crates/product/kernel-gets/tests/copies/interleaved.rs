@@ -7,6 +7,7 @@ use nicekv_proto::Datagram;
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::route::ChainHeader;
 use nicekv_replica::{CopyShift, Lessor, Shift, ShiftKind};
+use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
@@ -16,18 +17,6 @@ const SERIALS: u64 = 3;
 const ROUNDS: u64 = 30_000;
 /// Times are up to this.
 const TIMES: u64 = 100;
-
-/// A xorshift generator: the same run each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % bound
-    }
-}
 
 /// A get under way: whose, when, and what it may be answered.
 struct Reader {
@@ -131,12 +120,12 @@ impl Run {
         let program = Program {
             words,
             readers: Vec::new(),
-            random: Random(0x77),
+            random: Random::new(0x77),
             from_copies: 0,
             from_member: 0,
             wrong: None,
         };
-        Self { table, program, truth: Truth::default(), values: 0, random: Random(0x636f_7079) }
+        Self { table, program, truth: Truth::default(), values: 0, random: Random::new(0x636f_7079) }
     }
 
     /// From now on this may be answered, too.
@@ -251,7 +240,7 @@ impl Run {
 }
 
 #[test]
-fn what_is_answered_could_be_shown_meanwhile() {
+fn every_answer_was_showable_during_the_lookup() {
     let run = Run::new().go().expect("nothing is wrong");
     let Program { from_copies, from_member, .. } = run.program;
     println!("{from_copies} gets were answered from copies, {from_member} as a member's");

@@ -57,7 +57,7 @@ impl Quiet {
 }
 
 #[test]
-fn a_stamp_is_of_the_copys_instance_and_no_later() {
+fn get_of_a_copy_needs_its_instance_and_no_later_number() {
     let mut quiet = Quiet::new();
     quiet.keep(STAMP, LESSOR, b"copy");
     assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Lease), "no lease yet");
@@ -73,7 +73,7 @@ fn a_stamp_is_of_the_copys_instance_and_no_later() {
 }
 
 #[test]
-fn a_lease_is_of_one_serial() {
+fn lease_belongs_to_one_serial() {
     let (mut quiet, later) = (Quiet::new(), Lessor { serial: 2, ..LESSOR });
     quiet.lease(LESSOR, 30);
     quiet.keep(STAMP, LESSOR, b"first");
@@ -94,7 +94,7 @@ fn a_lease_is_of_one_serial() {
 }
 
 #[test]
-fn owners_beyond_the_gates_are_left_to_the_process() {
+fn owners_without_a_gate_are_left_to_the_process() {
     let mut quiet = Quiet::new();
     for number in 0..4 {
         quiet.lease(Lessor { owner: owner(number), serial: 1 }, 60);
@@ -112,7 +112,7 @@ fn owners_beyond_the_gates_are_left_to_the_process() {
 }
 
 #[test]
-fn a_key_is_a_copy_and_then_a_members_and_then_a_copy() {
+fn key_changes_from_copy_to_member_entry_and_back() {
     let mut quiet = Quiet::new();
     let read = || ShiftKind::Read(of(0).key, entry(b"member", 0));
     quiet.lease(LESSOR, 50);

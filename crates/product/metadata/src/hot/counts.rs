@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_switch_answers_is_counted_by_itself_and_leaves_for_nobody() {
+    fn switch_answers_are_counted_apart_from_loads() {
         let key = |byte| HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([byte; 16]) };
         let entry = |instance| {
             let entry = Wanted { owner: NodeId(1), holders: vec![], in_switch: true, owner_turns: 1 };

@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changes_lead_to_what_is_wanted_and_use_no_instance_twice(
+        fn differences_reach_the_wanted_table_without_reusing_instances(
             steps in prop::collection::vec(prop::collection::vec((0_u8..6, 0_u16..2, 2_u16..4, any::<bool>()), 0..6), 1..12),
         ) {
             let (mut table, mut instances) = (Table::new(), Instances::of_term(3));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_has_used_all_instances_installs_nothing_more() {
+    fn leader_without_instances_installs_nothing() {
         let mut instances = Instances { term: 1, count: u32::MAX - 1 };
         let change =
             Change::between(&Table::new(), &wanted(&[(1, 0, 2, false), (2, 0, 2, true)]), &mut instances);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_joins_the_smallest_group_and_nothing_moves() {
+    fn new_target_joins_the_smallest_group_without_moves() {
         let layout = Layout::form(&nodes(0..17));
         assert_eq!(sizes(&layout), [9, 8]);
         let next = layout.followed(&nodes(0..20).into_iter().collect());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_can_be_read_until_it_is_out() {
+    fn leaving_target_can_be_read_until_it_is_removed() {
         let layout = Layout::form(&nodes(0..9));
         let stay = nodes(1..9).into_iter().collect();
         let next = layout.followed(&stay);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_too_full_becomes_two_and_two_small_ones_become_one() {
+    fn full_group_is_split_and_small_groups_are_merged() {
         let layout = Layout::form(&nodes(0..12));
         let next = layout.followed(&nodes(0..13).into_iter().collect());
         assert_eq!(sizes(&next), [7, 6]);
@@ -338,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wherever_nodes_come_from_and_go_to_the_layout_is_sound(
+        fn layout_is_sound_for_random_node_changes(
             first in 1u16..40,
             steps in prop::collection::vec((0u16..60, any::<bool>()), 0..60),
         ) {

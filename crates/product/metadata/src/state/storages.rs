@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_finds_less_than_was_confirmed_is_void_once() {
+    fn storage_that_lost_confirmed_data_is_void_once() {
         let storages = after(&[heartbeat(3, 1, 0, 0), heartbeat(3, 1, 0, 40), heartbeat(3, 1, 0, 90)]);
         for (opened, is_sound) in [(0, false), (89, false), (90, true), (95, true)] {
             let judgement = judge(&storages, &heartbeat(3, 2, opened, opened));
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_that_was_overtaken_takes_nothing_back() {
+    fn reordered_heartbeat_is_ignored() {
         let storages = after(&[heartbeat(3, 1, 0, 90), heartbeat(3, 1, 0, 40)]);
         assert_eq!(storages[&7].durable, 90);
     }
 
     #[test]
-    fn another_storage_is_void_unless_it_is_new() {
+    fn unknown_storage_is_void_unless_empty() {
         let storages = after(&[heartbeat(3, 1, 0, 90)]);
         assert!(matches!(judge(&storages, &heartbeat(4, 2, 0, 0)), Judgement::Sound(now) if now.losses == 0));
         assert!(matches!(judge(&storages, &heartbeat(4, 2, 120, 120)), Judgement::Void(_)));

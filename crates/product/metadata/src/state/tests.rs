@@ -48,7 +48,7 @@ fn state() -> State {
 }
 
 #[test]
-fn what_is_to_be_elsewhere_is_there_and_can_be_there() {
+fn placed_partitions_move_to_existing_nodes() {
     let place = |nodes: &[u16]| {
         let nodes = nodes.iter().copied().map(NodeId).collect::<Vec<_>>();
         move |state: &mut State| state.place(PartitionId(0), nodes)
@@ -70,14 +70,14 @@ fn refused(change: impl FnOnce(&mut State), why: &'static str) {
 }
 
 #[test]
-fn what_is_persisted_is_read_again() {
+fn state_round_trips() {
     let state = state();
     assert_eq!(State::decode(&state.encode()), Ok(state.clone()));
     assert!(state.partitions().map(|(id, _)| id.0).eq(0..3));
 }
 
 #[test]
-fn an_id_is_never_given_again() {
+fn ids_are_not_reused() {
     let mut state = state();
     let whole = state.partitions.remove(&PartitionId(0)).unwrap().range;
     assert_eq!(add(&mut state, 0, whole), PartitionId(3));
@@ -145,7 +145,7 @@ fn reshaped() -> State {
 }
 
 #[test]
-fn what_is_split_and_merged_is_read_again() {
+fn state_with_reshapings_round_trips() {
     for state in [reshaping(), reshaped()] {
         assert_eq!(State::decode(&state.encode()), Ok(state));
     }
@@ -186,7 +186,7 @@ fn splits_and_merges_that_contradict_themselves_are_damaged() {
 }
 
 #[test]
-fn a_target_is_of_one_group_and_of_the_cluster() {
+fn target_is_in_one_group() {
     let groups = |groups: Vec<Vec<Option<u16>>>| {
         let layout = Layout { groups, slots: vec![0; 256] };
         move |state: &mut State| {

@@ -15,7 +15,7 @@ fn by_quorum(write_set: u8) -> Config {
 }
 
 #[test]
-fn nodes_are_told_all_that_they_need_of_their_partitions() {
+fn assignments_are_complete() {
     let told = |config: Config| {
         let mut cluster = Cluster::new(config, 3);
         cluster.run_until_ready(1000);

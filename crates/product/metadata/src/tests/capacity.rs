@@ -106,7 +106,7 @@ fn the_first_table_that_is_full_is_the_limit() {
 }
 
 #[test]
-fn what_has_no_room_is_the_primarys_and_is_counted() {
+fn partitions_without_room_for_divisions_are_counted() {
     let (config, state) = cluster(10, R, true);
     let (all, left_out) = divisions::entries(&config, &state, 20);
     assert_eq!((all.len(), left_out), (20, 0));

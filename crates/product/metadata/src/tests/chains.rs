@@ -48,7 +48,7 @@ fn replaced(cluster: &mut Cluster, place: usize) -> (NodeId, NodeId) {
 }
 
 #[test]
-fn a_spare_joins_at_the_end_and_leaves_when_the_original_holds_everything() {
+fn spare_joins_at_the_tail_and_leaves_when_the_original_has_copied() {
     for place in 0..3 {
         let mut cluster = ready();
         let before = order(&cluster);
@@ -77,7 +77,7 @@ fn a_spare_joins_at_the_end_and_leaves_when_the_original_holds_everything() {
 }
 
 #[test]
-fn a_spare_that_holds_everything_may_lead_and_be_the_last() {
+fn complete_spare_may_lead_and_be_the_last_member() {
     let mut cluster = ready();
     let (away, spare) = replaced(&mut cluster, 1);
     let others = order(&cluster)[..2].to_vec();
@@ -103,7 +103,7 @@ fn a_spare_that_holds_everything_may_lead_and_be_the_last() {
 
 /// It comes back as another process, or with another disk: what it was to become is void, and another one is asked.
 #[test]
-fn a_spare_that_dies_before_it_holds_everything_is_replaced() {
+fn dead_spare_is_replaced() {
     let mut cluster = ready();
     let away = order(&cluster)[2];
     cluster.kill(away);

@@ -79,7 +79,7 @@ fn a_node_is_added_and_takes_its_share() {
 }
 
 #[test]
-fn a_node_that_is_added_before_it_runs_is_waited_for() {
+fn added_node_that_does_not_run_is_waited_for() {
     let mut cluster = with_a_fourth();
     cluster.kill(NEW);
     change(&mut cluster, &add(NEW)).unwrap();
@@ -91,7 +91,7 @@ fn a_node_that_is_added_before_it_runs_is_waited_for() {
 }
 
 #[test]
-fn a_node_is_drained_and_wanted_back() {
+fn drained_node_is_added_again() {
     let mut cluster = with_a_fourth();
     change(&mut cluster, &add(NEW)).unwrap();
     cluster.run_until(3000, "added", is_settled);
@@ -125,7 +125,7 @@ fn a_dead_node_is_removed_and_forgotten() {
 }
 
 #[test]
-fn a_change_that_makes_no_sense_changes_nothing() {
+fn invalid_change_is_refused() {
     let mut cluster = with_a_fourth();
     let too_few = "without node-1: keyspace \"default\": 3 replicas need at least as many nodes, there are 2";
     refused(&mut cluster, &drain(NodeId(1)), too_few);
@@ -155,7 +155,7 @@ fn a_change_that_makes_no_sense_changes_nothing() {
 }
 
 #[test]
-fn a_new_keyspace_waits_for_nodes_that_are_to_hold_it() {
+fn new_keyspace_waits_for_enough_nodes() {
     let mut cluster = Cluster::new(config(4, 3), 1);
     cluster.run_until_ready(200);
     change(&mut cluster, &drain(NEW)).unwrap();
@@ -182,7 +182,7 @@ fn a_new_keyspace_waits_for_nodes_that_are_to_hold_it() {
 }
 
 #[test]
-fn what_one_dead_node_alone_holds_is_not_given_up() {
+fn dead_sole_holder_is_not_removed() {
     let mut cluster = Cluster::new(config(4, 1), 1);
     cluster.run_until_ready(200);
     let victim = partition(&cluster, partitions().next().unwrap()).primary;

@@ -107,7 +107,7 @@ fn names_adopt_a_round_by_an_epoch() {
 }
 
 #[test]
-fn targets_say_how_far_they_are() {
+fn targets_report_their_progress() {
     let mut cluster = ready(4, 3);
     let report = |node, swept| TargetReport {
         node,
@@ -133,7 +133,7 @@ fn targets_say_how_far_they_are() {
 }
 
 #[test]
-fn a_round_begins_by_itself_when_it_is_time() {
+fn round_begins_by_itself_when_due() {
     let mut config = config(4, 3);
     config.timing.collect_interval = Some(Duration::from_secs(3));
     let mut cluster = Cluster::new(config, 1);
@@ -172,6 +172,6 @@ fn survive(seed: u64) {
 }
 
 #[test]
-fn nobody_decides_by_an_older_round_when_all_have_adopted_one() {
+fn adopted_round_excludes_decisions_by_older_ones() {
     (1..=40).for_each(survive);
 }

@@ -105,7 +105,7 @@ fn names_of_objects_bring_groups_of_targets_which_stay() {
 }
 
 #[test]
-fn targets_and_initiators_are_told_what_links_carry() {
+fn link_rate_is_published() {
     let of = |link_bits_per_second| Config { link_bits_per_second, ..config(4, 3) };
     let mut cluster = Cluster::new(of(200_000_000), 7);
     cluster.run_until_ready(3000);
@@ -118,7 +118,7 @@ fn targets_and_initiators_are_told_what_links_carry() {
 }
 
 #[test]
-fn what_is_dropped_waits_for_whoever_may_hold_it() {
+fn drop_waits_for_nodes_that_may_hold_data() {
     let mut cluster = ready(4, 3);
     change(&mut cluster, &create("carts=replicas=3,partitions=4")).unwrap();
     cluster.run_until_ready(3000);
@@ -138,7 +138,7 @@ fn what_is_dropped_waits_for_whoever_may_hold_it() {
 }
 
 #[test]
-fn a_configured_keyspace_that_was_dropped_stays_away() {
+fn dropped_configured_keyspace_is_not_created_again() {
     let mut config = config(3, 3);
     config.keyspaces.push(nicekv_proto::placement::KeyspaceSpec {
         id: KeyspaceId(1),
@@ -159,7 +159,7 @@ fn a_configured_keyspace_that_was_dropped_stays_away() {
 }
 
 #[test]
-fn a_change_that_makes_no_sense_changes_nothing() {
+fn invalid_change_is_refused() {
     let mut cluster = ready(3, 3);
     refused(&mut cluster, &dropped("carts"), "there is no keyspace \"carts\"; see `nicekv keyspace list`");
     refused(

@@ -100,7 +100,7 @@ fn three_clients_of_a_hot_object_are_served_in_equal_shares_by_three_replicas() 
 }
 
 #[test]
-fn load_that_shifts_is_divided_anew_and_small_changes_are_not() {
+fn shifted_load_changes_divisions_and_small_changes_do_not() {
     let mut cluster = ready();
     keep_asking(&mut cluster, 2 * INTERVAL, HOT, &[(1, 100), (2, 100), (3, 100)]);
     let before = generation(&cluster);
@@ -117,7 +117,7 @@ fn load_that_shifts_is_divided_anew_and_small_changes_are_not() {
 }
 
 #[test]
-fn a_few_gets_change_nothing() {
+fn few_gets_change_no_divisions() {
     let mut cluster = ready();
     let before = generation(&cluster);
     // 96 gets in two intervals.
@@ -129,7 +129,7 @@ fn a_few_gets_change_nothing() {
 }
 
 #[test]
-fn who_leaves_has_no_division_and_who_serves_again_has_one() {
+fn divisions_follow_the_serving_members() {
     let mut cluster = ready();
     let clients = [(1, 100), (2, 100), (3, 100)];
     keep_asking(&mut cluster, 2 * INTERVAL, HOT, &clients);
@@ -163,7 +163,7 @@ fn a_new_leader_goes_on_with_the_same_divisions() {
 }
 
 #[test]
-fn what_is_told_twice_or_late_or_of_nothing_counts_once_or_not_at_all() {
+fn repeated_and_outdated_reports_are_ignored() {
     let mut cluster = ready();
     let node = asked(&cluster, HOT, 1);
     let incarnation = cluster.nodes[&node].running.as_ref().unwrap().process.incarnation;

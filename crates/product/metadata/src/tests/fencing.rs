@@ -39,7 +39,7 @@ fn says(core: &mut Metadata, cluster: &Cluster, now: Now) -> (Vec<HeartbeatReply
 }
 
 #[test]
-fn a_leader_grants_and_says_nothing_beyond_its_own_lease() {
+fn leader_is_silent_beyond_its_own_lease() {
     let mut cluster = Cluster::new(config(3, 3), 1);
     cluster.run_until_ready(200);
     cluster.run(100);

@@ -51,7 +51,7 @@ fn forgeries(cluster: &Cluster) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_names_a_node_and_comes_from_elsewhere_changes_nothing() {
+fn datagram_from_a_wrong_address_is_ignored() {
     let mut cluster = ready(3, 3);
     // What is remembered of storages is persisted after a while.
     cluster.run(1000);
@@ -74,7 +74,7 @@ fn what_names_a_node_and_comes_from_elsewhere_changes_nothing() {
 }
 
 #[test]
-fn what_no_node_says_is_foreign() {
+fn messages_of_other_roles_are_counted_as_foreign() {
     let mut cluster = ready(3, 3);
     let now = Now { boot_ns: cluster.now_ns, unix_ms: 0 };
     let probe = encode(|out| Probe { term: Term(99), nonce: 1 }.encode(out));

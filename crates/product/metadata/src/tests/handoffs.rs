@@ -37,7 +37,7 @@ fn of(cluster: &Cluster, node: NodeId) -> Vec<PartitionId> {
 }
 
 #[test]
-fn a_handoff_joins_for_one_that_stays_away_and_leaves_when_it_is_back() {
+fn handoff_joins_for_an_absent_original_and_leaves_when_it_returns() {
     let mut cluster = ready(|_| {});
     let away = original(&cluster, 1);
     cluster.kill(away);
@@ -66,7 +66,7 @@ fn a_handoff_joins_for_one_that_stays_away_and_leaves_when_it_is_back() {
 }
 
 #[test]
-fn an_original_that_is_back_in_time_needs_no_handoff() {
+fn original_that_returns_in_time_gets_no_handoff() {
     let mut cluster = ready(|_| {});
     let away = original(&cluster, 1);
     cluster.kill(away);
@@ -119,7 +119,7 @@ fn two_failures_get_two_handoffs_at_once_and_one_original_is_enough() {
 }
 
 #[test]
-fn a_handoff_that_dies_is_removed_like_any_and_replaced() {
+fn dead_handoff_is_removed_and_replaced() {
     let mut cluster = ready(|_| {});
     cluster.kill(original(&cluster, 2));
     cluster.run_until(900, "a handoff serves", |cluster| serving_handoffs(cluster, P0) == 1);
@@ -149,7 +149,7 @@ fn a_handoff_that_restarts_with_its_storage_stays() {
 }
 
 #[test]
-fn partitions_go_back_to_their_first_original() {
+fn partitions_are_given_back_to_their_first_original() {
     let mut cluster = ready(|timing| timing.rebalance_delay = Some(Duration::from_millis(500)));
     let leads = |node: &NodeId| partitions().filter(|id| partition(&cluster, *id).primary == *node).count();
     let first = cluster.node_ids().into_iter().max_by_key(leads).unwrap();
@@ -175,7 +175,7 @@ fn partitions_go_back_to_their_first_original() {
 }
 
 #[test]
-fn nobody_is_given_back_what_he_led_if_that_is_switched_off() {
+fn leadership_is_not_given_back_if_disabled() {
     let mut cluster = ready(|timing| timing.rebalance_delay = None);
     let first = original(&cluster, 0);
     cluster.kill(first);
@@ -188,7 +188,7 @@ fn nobody_is_given_back_what_he_led_if_that_is_switched_off() {
 }
 
 #[test]
-fn status_says_how_well_each_partition_is() {
+fn status_reports_the_health_of_each_partition() {
     let mut cluster = ready(|timing| timing.handoff_delay = Some(Duration::from_millis(400)));
     let health = |cluster: &Cluster| cluster.status().partitions[0].health;
     assert_eq!((health(&cluster), cluster.status().health.whole), (Health::Whole, 4));

@@ -88,7 +88,7 @@ fn is_assigned_to_switch(cluster: &Cluster, number: u16) -> Option<bool> {
 }
 
 #[test]
-fn a_hot_key_has_holders_within_two_periods_and_no_entry_within_three_after_it_is_cold() {
+fn hot_key_gets_holders_in_two_periods_and_loses_its_entry_in_three() {
     let mut cluster = ready();
     assert_eq!(entry(&cluster, 1), None);
     keep_asking(&mut cluster, 2 * PERIOD + 20, &[(1, 5)]);
@@ -136,7 +136,7 @@ fn confirm(cluster: &mut Cluster, number: u16) {
 }
 
 #[test]
-fn a_key_that_is_everywhere_where_it_may_be_is_no_reason_to_copy_others() {
+fn fully_copied_key_does_not_cause_copies_of_others() {
     let mut cluster = ready();
     // One key has nearly all of the load, and three nodes may not have copies of it: load stays uneven, whatever is done.
     let others: Vec<(u16, u64)> =
@@ -156,7 +156,7 @@ fn a_key_that_is_everywhere_where_it_may_be_is_no_reason_to_copy_others() {
 }
 
 #[test]
-fn the_hottest_key_is_in_the_switch_too_until_it_is_cold() {
+fn hottest_key_is_stored_in_the_switch_until_it_is_cold() {
     let mut config = hot_config();
     config.hot.keys.values_max = 1;
     let mut cluster = Cluster::new(config, 7);
@@ -179,7 +179,7 @@ fn the_hottest_key_is_in_the_switch_too_until_it_is_cold() {
 }
 
 #[test]
-fn what_the_switch_answers_is_told_and_is_no_load_of_nodes() {
+fn switch_answers_are_reported_and_not_load_of_nodes() {
     let mut cluster = ready();
     keep_asking(&mut cluster, 3 * PERIOD, &[(1, 20), (2, 1)]);
     let (before, owner) = (entry(&cluster, 1).unwrap(), partition_of(&cluster, 1).1);
@@ -198,7 +198,7 @@ fn what_the_switch_answers_is_told_and_is_no_load_of_nodes() {
 }
 
 #[test]
-fn where_nodes_get_no_copies_owners_are_told_of_those_in_the_switch() {
+fn owners_learn_of_copies_in_the_switch_alone() {
     let mut config = hot_config();
     (config.hot.keys.values_max, config.hot.keys.holders_max) = (2, 0);
     let mut cluster = Cluster::new(config, 7);
@@ -220,7 +220,7 @@ fn where_nodes_get_no_copies_owners_are_told_of_those_in_the_switch() {
 }
 
 #[test]
-fn no_more_nodes_have_copies_than_may() {
+fn copies_of_a_key_are_bounded() {
     let mut config = hot_config();
     config.hot.keys.holders_max = 1;
     let mut cluster = Cluster::new(config, 7);
@@ -250,7 +250,7 @@ fn entries_of_a_primary_that_died_are_its_successors() {
 }
 
 #[test]
-fn a_switch_that_has_started_anew_has_its_entries_again_as_new_instances() {
+fn restarted_switch_gets_its_entries_as_new_instances() {
     let mut cluster = ready();
     keep_asking(&mut cluster, 3 * PERIOD, &[(1, 5), (2, 1)]);
     let before = entry(&cluster, 1).unwrap();
@@ -264,7 +264,7 @@ fn a_switch_that_has_started_anew_has_its_entries_again_as_new_instances() {
 }
 
 #[test]
-fn a_new_leader_clears_what_was_there_and_uses_no_instance_again() {
+fn new_leader_clears_entries_and_reuses_no_instance() {
     let mut cluster = ready();
     keep_asking(&mut cluster, 3 * PERIOD, &[(1, 5)]);
     let before = entry(&cluster, 1).unwrap();
@@ -283,7 +283,7 @@ fn a_new_leader_clears_what_was_there_and_uses_no_instance_again() {
 }
 
 #[test]
-fn what_is_said_in_another_term_is_counted_and_changes_nothing() {
+fn reply_of_another_term_is_only_counted() {
     let mut cluster = ready();
     keep_asking(&mut cluster, 3 * PERIOD, &[(1, 5)]);
     let (before, stale) = (told(&cluster), cluster.status().counters.stale);
@@ -299,7 +299,7 @@ fn what_is_said_in_another_term_is_counted_and_changes_nothing() {
 }
 
 #[test]
-fn a_switch_that_refuses_says_why_and_is_asked_again() {
+fn refusing_switch_is_reported_and_retried() {
     let mut cluster = ready();
     keep_asking(&mut cluster, 3 * PERIOD, &[(1, 5)]);
     cluster.switches.get_mut(&SWITCH).unwrap().has_no_hot_keys = true;
@@ -312,7 +312,7 @@ fn a_switch_that_refuses_says_why_and_is_asked_again() {
 }
 
 #[test]
-fn with_trunks_an_entry_is_in_the_switch_of_its_primary_and_so_are_its_holders() {
+fn with_trunks_entries_are_in_the_primarys_switch() {
     let home = |node: NodeId| SwitchId((node.0 - 1) / 4);
     let mut config = hot_config();
     config.nodes = super::cluster::config(8, 2).nodes;
@@ -345,7 +345,7 @@ fn with_trunks_an_entry_is_in_the_switch_of_its_primary_and_so_are_its_holders()
 }
 
 #[test]
-fn where_every_host_has_an_edge_nothing_is_spread_and_that_is_said() {
+fn edge_switches_spread_no_hot_keys_and_status_says_so() {
     let mut cluster = Cluster::new(Config { switches: vec![SwitchId(0), SwitchId(1)], ..hot_config() }, 7);
     cluster.run_until_ready(3_000);
     keep_asking(&mut cluster, 4 * PERIOD, &[(1, 5)]);
@@ -354,7 +354,7 @@ fn where_every_host_has_an_edge_nothing_is_spread_and_that_is_said() {
 }
 
 #[test]
-fn where_no_keyspace_has_hot_keys_nothing_is_asked() {
+fn switches_are_not_read_without_hot_keyspaces() {
     let mut config = hot_config();
     config.keyspaces[0].balancing = LoadBalancing::None;
     let mut cluster = Cluster::new(config, 7);
@@ -364,7 +364,7 @@ fn where_no_keyspace_has_hot_keys_nothing_is_asked() {
 }
 
 #[test]
-fn a_keyspace_that_is_created_is_spread_and_nothing_is_left_of_one_that_is_dropped() {
+fn created_keyspace_is_spread_and_dropped_one_leaves_no_entries() {
     let mut config = hot_config();
     config.keyspaces[0].balancing = LoadBalancing::None;
     let mut cluster = Cluster::new(config, 7);

@@ -64,7 +64,7 @@ fn each_keyspace_has_its_own_partitions_and_rings() {
 }
 
 #[test]
-fn one_removes_who_is_silent_the_other_counts_it() {
+fn multicast_removes_a_silent_member_and_quorum_counts_it() {
     let mut cluster = Cluster::new(mixed(), 1);
     cluster.run_until_ready(3000);
     let dead = NodeId(2);
@@ -84,7 +84,7 @@ fn one_removes_who_is_silent_the_other_counts_it() {
 
 /// R14: what members say in the one epoch is not counted with what they say in the other; so one that needs that asks for an epoch.
 #[test]
-fn a_member_of_a_quorum_gets_an_epoch_at_once_and_others_not_too_soon() {
+fn quorum_member_gets_an_epoch_at_once_but_not_too_often() {
     let mut cluster = Cluster::new(mixed(), 1);
     cluster.run_until_ready(3000);
     let fence = |cluster: &mut Cluster, id: PartitionId, epoch: u32| {
@@ -111,7 +111,7 @@ fn a_member_of_a_quorum_gets_an_epoch_at_once_and_others_not_too_soon() {
 }
 
 #[test]
-fn a_keyspace_comes_into_being_later() {
+fn new_configured_keyspace_is_created_later() {
     let mut cluster = Cluster::new(config(4, 3), 1);
     cluster.run_until_ready(3000);
     let before = cluster.state().unwrap();
@@ -133,7 +133,7 @@ fn a_keyspace_comes_into_being_later() {
 }
 
 #[test]
-fn what_a_keyspace_is_does_not_change() {
+fn keyspace_settings_cannot_change() {
     let mut cluster = Cluster::new(mixed(), 1);
     cluster.run_until_ready(3000);
     let stored = cluster.stored.as_deref().unwrap();

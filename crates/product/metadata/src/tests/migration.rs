@@ -102,7 +102,7 @@ fn a_hot_partition_is_split_at_the_median_and_halves_go_to_idle_nodes() {
 }
 
 #[test]
-fn nothing_is_begun_while_a_node_is_away() {
+fn no_step_begins_while_a_node_is_absent() {
     let mut cluster = ready();
     let vnodes: Vec<u16> = (0..8).map(|step| 0x8000 + step).collect();
     let away = *cluster.nodes.keys().find(|node| **node != partition(&cluster, HOT).primary).unwrap();
@@ -116,7 +116,7 @@ fn nothing_is_begun_while_a_node_is_away() {
 }
 
 #[test]
-fn a_new_leader_lets_rest_what_was_moved_and_leaves_it_where_it_is() {
+fn new_leader_lets_moved_partitions_rest_in_place() {
     let mut cluster = ready();
     let vnodes: Vec<u16> = (0..8).map(|step| 0x8000 + step).collect();
     keep_asking(&mut cluster, 14 * PERIOD, &vnodes);

@@ -65,7 +65,7 @@ fn every_count_and_period_must_be_positive() {
 }
 
 #[test]
-fn a_probe_is_taken_for_no_other_not_even_a_former_leaders() {
+fn probe_reply_matches_only_its_own_probe() {
     let nonces = |term: u64| {
         let mut membership = Membership::new(&config(3, 3), term, START);
         (1..=3).map(NodeId).for_each(|node| membership.probe(node, START));
@@ -101,7 +101,7 @@ fn membership() -> Membership {
 }
 
 #[test]
-fn a_silent_node_is_asked_and_then_suspected() {
+fn silent_node_is_probed_and_then_suspected() {
     let mut membership = membership();
     assert_eq!(membership.next_suspicion_ns(), Some(START + 125 * MS));
     membership.tick(START + 60 * MS - 1);
@@ -122,7 +122,7 @@ fn a_silent_node_is_asked_and_then_suspected() {
 }
 
 #[test]
-fn a_probe_is_tried_so_often_and_no_more() {
+fn probe_attempts_are_bounded() {
     // Heartbeats arrive, answers to probes do not.
     let mut membership = membership();
     let due = START + 1_000 * MS + 1;
@@ -140,7 +140,7 @@ fn a_probe_is_tried_so_often_and_no_more() {
 }
 
 #[test]
-fn a_node_that_does_not_hear_is_suspected_with_its_third_unanswered_heartbeat() {
+fn deaf_node_is_suspected_at_its_third_unanswered_heartbeat() {
     for (unanswered, probed_ms, is_live) in [(3, 40, false), (2, 40, true), (3, 39, true), (4, 41, false)] {
         let mut membership = membership();
         membership.handle_heartbeat(START + 80 * MS, &heartbeat(NODE, 7, 1));
@@ -152,7 +152,7 @@ fn a_node_that_does_not_hear_is_suspected_with_its_third_unanswered_heartbeat() 
 }
 
 #[test]
-fn others_are_asked_when_one_falls_silent_and_each_at_least_once_a_second() {
+fn other_nodes_are_probed_when_one_falls_silent() {
     let mut membership = membership();
     membership.handle_heartbeat(START, &heartbeat(OTHER, 8, 0));
     assert_eq!(answer(&mut membership, START, 8), [OTHER]);
@@ -178,7 +178,7 @@ fn others_are_asked_when_one_falls_silent_and_each_at_least_once_a_second() {
 }
 
 #[test]
-fn a_lease_is_over_when_the_slowest_clock_has_it_over() {
+fn lease_ends_by_the_slowest_clock() {
     let mut membership = membership();
     let wait_ns = Timing::default().lease_wait_ns();
     membership.grant(NODE, START + 50 * MS);
@@ -220,7 +220,7 @@ fn full(membership: &mut Membership, now_ns: u64, space: DiskSpace) {
 }
 
 #[test]
-fn what_a_disk_has_room_for_is_what_the_live_process_said_last() {
+fn free_space_is_the_last_report_of_the_live_process() {
     let mut membership = membership();
     full(&mut membership, START + MS, DiskSpace::Reserve);
     assert_eq!((membership.space(NODE), membership.space(OTHER)), (DiskSpace::Reserve, DiskSpace::Enough));
@@ -243,7 +243,7 @@ fn ack(incarnation: u64, epoch: u32, activated: bool) -> AssignAck {
 }
 
 #[test]
-fn an_acknowledgement_is_news_once_and_never_goes_back() {
+fn acknowledgement_is_news_once_and_never_decreases() {
     let mut watch = Watch::default();
     watch.handle_sent(NODE, START);
     assert!(watch.is_outstanding(NODE, START + 9, 10) && !watch.is_outstanding(NODE, START + 10, 10));
@@ -272,7 +272,7 @@ fn an_acknowledgement_is_news_once_and_never_goes_back() {
 }
 
 #[test]
-fn a_dark_partition_is_settled_when_all_are_there_or_had_their_time() {
+fn dark_partition_is_settled_when_members_are_live_or_timed_out() {
     let timing = Timing::default();
     let mut watch = Watch::dark(START);
     assert!(!watch.is_settled());
@@ -307,7 +307,7 @@ fn proven(at_ns: [u64; 3]) -> Membership {
 }
 
 #[test]
-fn who_is_accused_for_long_goes_unless_it_leads_and_one_alone_complains() {
+fn accused_member_is_removed_unless_it_leads_and_one_complains() {
     let timing = Timing::default();
     let [one, two, three] = [1, 2, 3].map(NodeId);
     let late = proven([START + 1; 3]);
@@ -338,7 +338,7 @@ fn who_is_accused_for_long_goes_unless_it_leads_and_one_alone_complains() {
 }
 
 #[test]
-fn an_accusation_that_was_dropped_begins_anew() {
+fn expired_accusation_begins_anew() {
     let timing = Timing::default();
     let mut watch = Watch::default();
     assert_eq!(watch.accuse(OTHER, NODE, START, &timing), START);

@@ -48,7 +48,7 @@ fn puts_succeed(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_node_on_a_port_that_a_switch_does_not_have_is_refused_beforehand() {
+fn node_on_a_missing_switch_port_is_refused() {
     let mut cluster = with_a_port_missing();
     let why =
         "switch 0 has no port 4, the `switch_port` of node-4: correct it, or start the switch with that port";
@@ -68,7 +68,7 @@ fn a_node_on_a_port_that_a_switch_does_not_have_is_refused_beforehand() {
 
 /// Nobody could know while the switch was away.
 #[test]
-fn a_switch_that_returns_without_a_port_keeps_no_failover_waiting() {
+fn switch_that_returns_without_a_port_delays_no_failover() {
     let mut cluster = with_a_port_missing();
     set_ports(&mut cluster, SWITCHES[0], &[1, 2, 3, 4]);
     cluster.kill(NEW);
@@ -90,7 +90,7 @@ fn a_switch_that_returns_without_a_port_keeps_no_failover_waiting() {
 
 /// A port of a node that holds something is gone: its partitions go on without it.
 #[test]
-fn a_switch_that_loses_the_port_of_a_member_goes_on_with_the_others() {
+fn switch_without_a_members_port_serves_the_others() {
     let mut cluster = with_a_port_missing();
     // What is sent by that port does not arrive.
     cluster.mute.insert(NodeId(3));
@@ -103,7 +103,7 @@ fn a_switch_that_loses_the_port_of_a_member_goes_on_with_the_others() {
 
 /// What a switch has no room for shows when it tries. One of two refuses, the other one has installed.
 #[test]
-fn a_change_that_a_switch_refuses_is_taken_back_and_told() {
+fn change_refused_by_a_switch_is_rolled_back_and_reported() {
     let mut cluster = ready(3, 3);
     let entries = cluster.switches[&SWITCHES[1]].tables.as_ref().unwrap().unicast.len();
     cluster.switches.get_mut(&SWITCHES[1]).unwrap().unicast_max = entries;

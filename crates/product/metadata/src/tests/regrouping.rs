@@ -46,7 +46,7 @@ fn change(cluster: &mut Cluster, change: &Change) {
 }
 
 #[test]
-fn who_is_drained_is_a_target_until_it_holds_nothing() {
+fn drained_node_stays_a_target_until_it_is_empty() {
     let mut cluster = cluster(5);
     assert_eq!((told(&cluster).version, groups(&cluster)), (1, vec![vec![1, 2, 3, 4, 5]]));
     change(&mut cluster, &Change::Drain { name: "node-2".into() });
@@ -95,7 +95,7 @@ fn a_removed_node_is_forgotten_when_it_holds_no_chunks_or_is_gone() {
 }
 
 #[test]
-fn who_is_away_for_long_is_lost_unless_its_group_needs_it() {
+fn target_absent_for_long_is_lost_unless_its_group_needs_it() {
     let mut cluster = cluster(5);
     cluster.kill(NodeId(4));
     cluster.run(PATIENCE.as_millis() as u64 / 2);
@@ -111,7 +111,7 @@ fn who_is_away_for_long_is_lost_unless_its_group_needs_it() {
 }
 
 #[test]
-fn one_reshaping_is_followed_to_its_end_before_the_next() {
+fn reshapings_are_completed_one_at_a_time() {
     let mut cluster = cluster(6);
     change(&mut cluster, &Change::Drain { name: "node-2".into() });
     change(&mut cluster, &Change::Drain { name: "node-3".into() });

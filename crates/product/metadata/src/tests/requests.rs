@@ -84,7 +84,7 @@ impl World {
 }
 
 #[test]
-fn what_a_switch_says_first_is_what_the_rest_is_compared_with() {
+fn first_reading_is_the_baseline() {
     let mut world = World::new(Topology::default());
     world.hear(ONE, 100, &told(3));
     assert_eq!(world.sums(), [(0, 0, 0); 2]);
@@ -99,7 +99,7 @@ fn what_a_switch_says_first_is_what_the_rest_is_compared_with() {
 }
 
 #[test]
-fn a_switch_that_has_started_anew_counts_from_zero() {
+fn restarted_switch_counts_from_zero() {
     let mut world = World::new(Topology::default());
     world.hear(ONE, 100, &told(3));
     // Its counts are larger than before already, and all of them are new.
@@ -113,7 +113,7 @@ fn a_switch_that_has_started_anew_counts_from_zero() {
 }
 
 #[test]
-fn switches_side_by_side_add_up_and_such_in_a_row_count_once() {
+fn parallel_switches_add_up_and_serial_ones_count_once() {
     let hear_both = |topology| {
         let mut world = World::new(topology);
         for (times, matched) in [(0, 0), (1, 50)] {

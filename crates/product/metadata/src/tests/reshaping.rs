@@ -107,7 +107,7 @@ fn add(cluster: &mut Cluster, node: u16) {
 }
 
 #[test]
-fn one_becomes_two_and_two_become_one() {
+fn split_and_merge_restore_the_partition() {
     let mut cluster = ready(3, 3);
     assert_eq!(layout(&cluster), [(0, 0), (0x4000, 1), (0x8000, 2), (0xc000, 3)]);
     let plan = cluster.core().plan_partitions(&split(1)).unwrap();
@@ -145,7 +145,7 @@ fn one_becomes_two_and_two_become_one() {
 }
 
 #[test]
-fn who_is_to_be_merged_comes_to_the_same_nodes_first() {
+fn parents_of_a_merge_move_to_the_same_nodes_first() {
     let mut cluster = with_a_fourth();
     add(&mut cluster, 4);
     cluster.run_until(3000, "added", is_done);
@@ -206,7 +206,7 @@ fn inconsistent_settings_are_refused() {
 
 /// No vnode is divided, and no more wishes wait than there is room for.
 #[test]
-fn bounds_are_reached_by_refusals() {
+fn full_tables_refuse_requests() {
     let mut cluster = ready(3, 3);
     cluster.forms = false;
     let text = String::from("many=partitions=1024");
@@ -245,7 +245,7 @@ fn one_vnode_is_not_split() {
 }
 
 #[test]
-fn what_is_broken_off_begins_again_under_other_ids() {
+fn broken_off_reshaping_restarts_with_new_ids() {
     let mut cluster = ready(3, 3);
     cluster.forms = false;
     begin(&mut cluster, &merge(0, 1));
@@ -270,7 +270,7 @@ fn what_is_broken_off_begins_again_under_other_ids() {
 }
 
 #[test]
-fn who_has_no_room_is_waited_for() {
+fn full_targets_node_is_waited_for() {
     let mut cluster = ready(3, 3);
     cluster.nodes.get_mut(&NodeId(3)).unwrap().space = DiskSpace::Reserve;
     cluster.run(100);
@@ -289,7 +289,7 @@ fn who_has_no_room_is_waited_for() {
 }
 
 #[test]
-fn what_stays_sealed_is_broken_off() {
+fn seal_times_out() {
     let mut cluster = ready(3, 3);
     cluster.drains = false;
     begin(&mut cluster, &merge(0, 1));
@@ -301,7 +301,7 @@ fn what_stays_sealed_is_broken_off() {
 }
 
 #[test]
-fn what_is_asked_for_can_be_given_up() {
+fn pending_request_can_be_cancelled() {
     let mut cluster = ready(3, 3);
     for (forms, drains) in [(false, true), (true, false)] {
         (cluster.forms, cluster.drains) = (forms, drains);
@@ -315,7 +315,7 @@ fn what_is_asked_for_can_be_given_up() {
 
 /// Nodes that never answer hold nothing up.
 #[test]
-fn nodes_come_and_go_while_nobody_forms() {
+fn nodes_come_and_go_between_reshapings() {
     let mut cluster = with_a_fourth();
     cluster.forms = false;
     begin(&mut cluster, &split(0));
@@ -334,7 +334,7 @@ fn nodes_come_and_go_while_nobody_forms() {
 }
 
 #[test]
-fn a_keyspace_is_dropped_in_whatever_phase() {
+fn keyspace_is_dropped_in_any_phase() {
     for wanted in [split(4), merge(4, 5)] {
         for phase in [&[ReshapingPhase::Waiting][..], &PHASES].concat() {
             let mut cluster = ready(3, 3);

@@ -163,7 +163,7 @@ fn a_false_suspicion_heals() {
 
 /// docs/FAULTS.md row 12, both directions: within three heartbeats and the time to tell.
 #[test]
-fn a_node_that_does_not_hear_is_deposed_as_fast_as_one_that_is_not_heard() {
+fn deaf_node_is_deposed_as_fast_as_a_mute_one() {
     let deposed = |cut: fn(&mut Cluster, NodeId), mend: fn(&mut Cluster)| {
         let mut cluster = ready(3, 3);
         let primary = partition(&cluster, PartitionId(0)).primary;
@@ -182,7 +182,7 @@ fn a_node_that_does_not_hear_is_deposed_as_fast_as_one_that_is_not_heard() {
 }
 
 #[test]
-fn lost_heartbeats_are_made_up_for_by_probes() {
+fn probes_make_up_for_lost_heartbeats() {
     let mut cluster = ready(3, 3);
     // Seldom are three heartbeats lost and the probes between them, too.
     cluster.loss_percent = 25;
@@ -193,7 +193,7 @@ fn lost_heartbeats_are_made_up_for_by_probes() {
 }
 
 #[test]
-fn of_two_that_cannot_talk_one_is_removed() {
+fn one_of_two_nodes_that_cannot_communicate_is_removed() {
     let mut cluster = ready(3, 3);
     let id = PartitionId(0);
     let primary = partition(&cluster, id).primary;
@@ -240,7 +240,7 @@ fn a_restart_with_empty_storage_joins_anew() {
 }
 
 #[test]
-fn the_last_member_with_empty_storage_means_lost() {
+fn last_member_with_an_empty_storage_means_data_loss() {
     let mut cluster = ready(1, 1);
     cluster.nodes.get_mut(&NodeId(1)).unwrap().wipe();
     cluster.start(NodeId(1));
@@ -273,7 +273,7 @@ fn after_power_loss_each_partition_gets_one_epoch() {
 }
 
 #[test]
-fn after_power_loss_one_that_stays_away_is_waited_for_in_vain() {
+fn after_power_loss_an_absent_member_times_out() {
     let mut cluster = ready(3, 3);
     let ids = cluster.node_ids();
     ids.iter().for_each(|id| cluster.kill(*id));
@@ -308,7 +308,7 @@ fn a_new_leader_raises_the_term_and_grants_nothing_at_first() {
 
 /// A node falls silent that a leader before has given a long lease; no switch answers.
 #[test]
-fn a_new_leader_waits_for_leases_that_it_does_not_know() {
+fn new_leader_waits_for_unknown_leases() {
     let mut config = config(3, 3);
     config.timing.lease = Duration::from_millis(400);
     let mut cluster = Cluster::new(config, 1);
@@ -326,7 +326,7 @@ fn a_new_leader_waits_for_leases_that_it_does_not_know() {
 }
 
 #[test]
-fn switches_that_answer_shorten_the_wait_for_the_lease() {
+fn acknowledging_switches_shorten_the_wait_for_the_lease() {
     let activation = |connected: bool| {
         let mut cluster = ready(3, 3);
         if !connected {
@@ -345,7 +345,7 @@ fn switches_that_answer_shorten_the_wait_for_the_lease() {
 
 /// docs/FAULTS.md row 25.
 #[test]
-fn a_switch_that_refuses_its_tables_delays_a_removal_and_is_shown() {
+fn switch_that_refuses_tables_delays_a_removal_and_is_reported() {
     let mut cluster = ready(3, 3);
     cluster.run(50);
     let filled = cluster.switches[&SWITCHES[1]].tables.clone();
@@ -390,7 +390,7 @@ fn tables_that_do_not_change_are_not_sent_again() {
 }
 
 #[test]
-fn what_is_not_understood_is_counted() {
+fn invalid_datagrams_are_counted() {
     let mut cluster = ready(3, 3);
     let now = Now { boot_ns: cluster.now_ns, unix_ms: 0 };
     let heartbeat = |node| {
@@ -417,7 +417,7 @@ fn what_is_not_understood_is_counted() {
 }
 
 #[test]
-fn configurations_and_states_that_do_not_fit_are_refused() {
+fn mismatched_configuration_and_state_are_refused() {
     let cluster = ready(3, 3);
     let stored = cluster.stored.as_deref().unwrap();
     let start = |config, bytes| Metadata::new(config, bytes, Now::default()).err();

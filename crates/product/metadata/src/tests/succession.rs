@@ -27,7 +27,7 @@ fn held(cluster: &Cluster, node: NodeId) -> Vec<PartitionId> {
 }
 
 #[test]
-fn places_follow_the_ring_whatever_k_is() {
+fn quorum_members_follow_the_ring_for_any_write_set() {
     for write_set in 1..=3 {
         let mut cluster = with_a_fourth(write_set);
         assert!(!held(&cluster, NEW).is_empty());
@@ -47,7 +47,7 @@ fn places_follow_the_ring_whatever_k_is() {
 }
 
 #[test]
-fn a_dead_node_is_removed_where_others_hold_what_it_held() {
+fn dead_node_is_removed_if_others_hold_its_data() {
     let mut cluster = with_a_fourth(2);
     cluster.kill(NodeId(2));
     cluster.run(500);
@@ -61,7 +61,7 @@ fn a_dead_node_is_removed_where_others_hold_what_it_held() {
 }
 
 #[test]
-fn a_dead_node_that_may_alone_hold_something_is_not_given_up() {
+fn dead_node_that_may_be_the_only_holder_is_not_removed() {
     let mut cluster = with_a_fourth(1);
     cluster.kill(NodeId(2));
     cluster.run(500);

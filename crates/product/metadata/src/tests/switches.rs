@@ -40,7 +40,7 @@ fn current(switches: &Switches) -> Vec<bool> {
 }
 
 #[test]
-fn a_switch_is_current_when_it_said_so_of_the_newest_tables_in_this_term() {
+fn switch_is_current_after_acknowledging_the_newest_tables() {
     let mut switches = switches();
     assert_eq!(asked(&mut switches, START), [(0, true), (0, false), (1, true), (1, false)]);
     assert_eq!(asked(&mut switches, START + INTERVAL - 1), []);
@@ -82,7 +82,7 @@ fn status(generation: Option<u64>, tables: Vec<TableStatus>) -> ControlReply {
 }
 
 #[test]
-fn a_switch_that_lost_its_tables_is_filled_again_and_still_goes_by_no_older_ones() {
+fn switch_that_lost_its_tables_gets_the_newest() {
     let mut switches = switches();
     asked(&mut switches, START);
     SWITCHES.iter().for_each(|&id| installed(&mut switches, id, TERM, 1));
@@ -107,7 +107,7 @@ fn a_switch_that_lost_its_tables_is_filled_again_and_still_goes_by_no_older_ones
 }
 
 #[test]
-fn a_refusal_is_told_until_it_is_over() {
+fn refusal_is_reported_until_it_is_resolved() {
     let mut switches = switches();
     let failed = |generation| ControlReply::Failed { generation, reason: "a table is full".into() };
     switches.handle_reply(START, SWITCHES[0], TERM, failed(2));
@@ -128,7 +128,7 @@ fn a_refusal_is_told_until_it_is_over() {
 }
 
 #[test]
-fn tables_of_several_switches_are_told_as_one() {
+fn status_combines_the_tables_of_switches() {
     let mut switches = switches();
     let table = |entries, capacity, hits| TableStatus { name: "a table".into(), entries, capacity, hits };
     let (first, second) = (table(3, 10, 100), table(5, 8, 20));

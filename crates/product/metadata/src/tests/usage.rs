@@ -28,7 +28,7 @@ fn tell(cluster: &mut Cluster, node: u16, sent_ns: u64, keyspaces: &[KeyspaceUsa
 }
 
 #[test]
-fn what_live_nodes_say_is_added_up_and_rates_come_from_two_reports() {
+fn usage_is_summed_over_live_nodes_and_rates_need_two_reports() {
     let mut cluster = ready(3, 3);
     assert_eq!(cluster.status().usage, UsageStatus::default());
     tell(&mut cluster, 1, SECOND_NS, &[of(2, 10, 1_000, 50)]);
@@ -64,7 +64,7 @@ fn what_live_nodes_say_is_added_up_and_rates_come_from_two_reports() {
 }
 
 #[test]
-fn what_a_node_said_is_forgotten_when_it_is_away_or_silent() {
+fn reports_of_absent_nodes_are_dropped() {
     let mut cluster = ready(3, 3);
     tell(&mut cluster, 1, SECOND_NS, &[of(2, 10, 0, 0)]);
     tell(&mut cluster, 2, SECOND_NS, &[of(1, 5, 0, 0)]);

@@ -1,4 +1,4 @@
-//! The ring of groups of storage targets: what its entries match, and which ports lead to whom.
+//! The ring of groups of storage targets: keys of its entries, and the members behind each port.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -15,13 +15,13 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Of an entry of the ring of groups: of each port of its group, in their order, the places of members that are reached by it; all bits where masks are not looked at.
+    /// An entry of the ring of groups: for each port of its group, in order, a mask of the members behind it; all bits set where masks are not used.
     GroupPlaces, "nicekv_group_places", 32 {
         masks: [u16; GROUP_MEMBERS_MAX] = "__u16" [16],
     }
 }
 
-/// The part of `bpf/layout.h` that is about the ring of groups.
+/// The part of `bpf/layout.h` for the ring of groups.
 pub(super) fn write_c(text: &mut String) -> std::fmt::Result {
     writeln!(text, "#define NICEKV_GROUP_LENGTH {GROUP_LENGTH}")?;
     writeln!(text, "#define NICEKV_GROUP_MASK_ALL {:#x}U", u32::MAX >> GROUP_LENGTH)?;

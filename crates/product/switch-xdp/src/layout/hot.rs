@@ -1,4 +1,4 @@
-//! What the loader and the programs share of hot keys.
+//! Structs and constants for hot keys, shared by the loader and the programs.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -6,17 +6,17 @@ use std::mem::{offset_of, size_of};
 use nicekv_hotkeys::{KEYS_MAX, STAGES_MAX};
 use nicekv_switch::{HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX, HOT_VALUES_MAX};
 
-/// Names of hosts.
+/// Number of host names.
 pub(crate) const HOST_IDS: u32 = 1 << 16;
-/// Keyspaces whose bits are in one word.
+/// Keyspaces per word of the bit set.
 pub(crate) const KEYSPACES_OF_WORD: u32 = u64::BITS;
-/// Words of all keyspaces.
+/// Words of the bit set of all keyspaces.
 pub(crate) const KEYSPACE_WORDS: u32 = (1 << 16) / KEYSPACES_OF_WORD;
-/// Of a HashPipe's slots.
+/// Memory banks of the HashPipe's slots.
 pub(crate) const BANKS: u32 = 2;
 
 shared_struct! {
-    /// By what hot entries are found.
+    /// Key of a hot entry.
     HotKey, "nicekv_hot_key", 24 {
         digest: [[u8; 8]; 2] = "__be64" [2],
         keyspace: [u8; 2] = "__be16",
@@ -25,7 +25,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Who holds a copy, the name of a host, and what it has confirmed: beside each other, so that both are in one line of the processor's cache.
+    /// A holder of a copy: the name of its host, and the version it has confirmed. Both share a cache line.
     HotHolder, "nicekv_hot_holder", 16 {
         confirmed: u64 = "__u64",
         id: u16 = "__u16",
@@ -34,7 +34,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A hot entry with its registers; of `holders` the first `holder_count`. `value_place`: of its value, plus one; 0: it wants none.
+    /// A hot entry with its registers; the first `holder_count` of `holders` are valid. `value_place`: index of its value plus one; 0 if it has none.
     HotEntry, "nicekv_hot_entry", 536 {
         instance: u64 = "__u64",
         seen: u64 = "__u64",
@@ -49,7 +49,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A place of the HashPipe: a key, its digest in halves, and its count; empty while that is 0.
+    /// A slot of the HashPipe: a key, the two halves of its digest, and its count; empty while the count is 0.
     HotSlot, "nicekv_hot_slot", 32 {
         high: u64 = "__u64",
         low: u64 = "__u64",
@@ -60,7 +60,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The HashPipe's shape. No stages: nothing is counted in it.
+    /// Geometry of the HashPipe. Without stages, nothing is counted.
     HotPipe, "nicekv_hot_pipe", 72 {
         seeds: [u64; STAGES_MAX as usize] = "__u64" [8],
         stages: u32 = "__u32",

@@ -1,19 +1,19 @@
-//! Records as the programs search them: borders in their order, and guesses where among them a value is.
+//! The record table as the programs search it: range boundaries in order, and guesses of a value's position among them.
 
 use nicekv_switch::Table;
 
 use super::VRINGS_MAX;
 
-/// Places of records, a power of two.
+/// Capacity of the array of records, a power of two.
 pub(crate) const RECORD_PLACES: usize = Table::Record.capacity().next_power_of_two();
-/// A search halves so many places, to one.
+/// Steps of a binary search over the whole array.
 pub(crate) const RECORD_STEPS: u32 = RECORD_PLACES.ilog2();
 
-/// Guesses for all segments, a power of two.
+/// Guesses of all segments, a power of two.
 pub(crate) const RECORD_GUESSES: usize = 2 * RECORD_PLACES;
 
-/// The records of a pair of rings: `count` places from `begin` on. What is asked for, less the `first` value with which one begins, without its last
-/// `shift` bits, says which of the segment's `cells` it is in; each has a guess, from `guesses` on, and there is one more.
+/// The records of a pair of rings: `count` records from index `begin` on. The cell of a value, out of `cells` cells of the segment, is its distance from `first`, shifted right
+/// by `shift` bits. Each cell has a guess, from index `guesses` on, followed by one more for the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -26,8 +26,8 @@ pub(crate) struct Segment {
     pub(crate) reserved: u32,
 }
 
-/// All records of a generation, those of a pair of rings beside each other, ascending: with which value each begins, upper and lower half, and its number.
-/// A guess: how manieth of its segment the last record is that begins where the cell does, or before.
+/// All records of a generation, grouped by pair of rings, in ascending order: upper and lower half of the first value, and the entry number.
+/// A guess is the index within the segment of the last record that begins at or before the start of the cell.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Records {
@@ -41,7 +41,7 @@ const _: () = assert!(
     size_of::<Records>() == VRINGS_MAX * 40 + RECORD_PLACES * (16 + 2) + RECORD_GUESSES * 2,
     "no padding"
 );
-// A segment has as many cells as records, rounded up to a power of two, and one guess more.
+// A segment has as many cells as records, rounded up to a power of two, and one more guess.
 const _: () = assert!(2 * Table::Record.capacity() + VRINGS_MAX <= RECORD_GUESSES);
 
 #[allow(unsafe_code, reason = "plain bytes: repr(C), integers only, no padding (asserted above)")]

@@ -211,8 +211,8 @@ fn copy_sources(tree: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_committed_object_is_what_its_source_compiles_to() {
-    if !has_clang("the_committed_object_is_what_its_source_compiles_to") {
+fn committed_object_matches_its_source() {
+    if !has_clang("committed_object_matches_its_source") {
         return;
     }
     let tree = tempfile::tempdir().unwrap();
@@ -233,8 +233,8 @@ fn every_mutation_of_the_programs_fails_a_fixture() {
 }
 
 #[test]
-fn every_mutation_of_the_stage_of_hot_keys_fails_a_run() {
-    let name = "every_mutation_of_the_stage_of_hot_keys_fails_a_run";
+fn every_mutation_of_the_hot_key_stage_fails_a_run() {
+    let name = "every_mutation_of_the_hot_key_stage_fails_a_run";
     all_fail(name, &HOT_MUTATIONS, super::hot::live_failures);
 }
 

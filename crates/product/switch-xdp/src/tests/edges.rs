@@ -118,7 +118,7 @@ fn hosts_with_edges_talk_over_a_plain_network() {
 }
 
 #[test]
-fn an_edge_is_at_tc() {
+fn edge_switch_uses_tc() {
     let ports = [(0, 1, Hook::Xdp), (1, 2, Hook::None)];
     let ports = ports.map(|(index, ifindex, hook)| Port { index, ifindex, hook, is_trunk: false });
     let error = KernelSwitch::load(vrings(), CLIENT_MAC, &ports).err().expect("must fail");

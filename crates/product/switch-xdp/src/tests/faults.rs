@@ -70,8 +70,8 @@ fn datagram(ring: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_cut_is_in_one_direction_of_one_port() {
-    at_both("a_cut_is_in_one_direction_of_one_port", |hook| {
+fn loss_fault_affects_one_direction_of_one_port() {
+    at_both("loss_fault_affects_one_direction_of_one_port", |hook| {
         let mut switch = Faulty::new(hook);
         let (unicast, multicast) = (datagram(10), datagram(11));
         switch.send(&multicast);
@@ -105,8 +105,8 @@ fn a_cut_is_in_one_direction_of_one_port() {
 }
 
 #[test]
-fn what_a_doubled_port_sends_arrives_twice_and_whole() {
-    at_both("what_a_doubled_port_sends_arrives_twice_and_whole", |hook| {
+fn duplicated_frames_arrive_twice_and_intact() {
+    at_both("duplicated_frames_arrive_twice_and_intact", |hook| {
         let mut switch = Faulty::new(hook);
         let station = [2, 0, 0, 0, 9, 9];
         switch.lab.teach(4, station);
@@ -126,8 +126,8 @@ fn what_a_doubled_port_sends_arrives_twice_and_whole() {
 }
 
 #[test]
-fn about_as_many_frames_are_lost_as_asked_for() {
-    at_both("about_as_many_frames_are_lost_as_asked_for", |hook| {
+fn loss_rate_is_about_the_configured_one() {
+    at_both("loss_rate_is_about_the_configured_one", |hook| {
         const FRAMES: u64 = 4_000;
         let mut switch = Faulty::new(hook);
         switch.set(0, PortFaults { lost_from: 0.1, ..PortFaults::default() });

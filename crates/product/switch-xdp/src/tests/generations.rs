@@ -157,8 +157,8 @@ fn successive_generations_route_like_the_model() {
 }
 
 #[test]
-fn a_flip_under_traffic_loses_and_mixes_nothing() {
-    at_both("a_flip_under_traffic_loses_and_mixes_nothing", |hook| {
+fn flip_under_traffic_loses_and_mixes_no_packets() {
+    at_both("flip_under_traffic_loses_and_mixes_no_packets", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
         let group = |members: [u16; 2]| TableSet {
             multicast: vec![groups::to_vnodes(VRINGS.multicast, members)],
@@ -212,8 +212,8 @@ fn a_flip_under_traffic_loses_and_mixes_nothing() {
 }
 
 #[test]
-fn after_install_nobody_is_reached_by_the_old_tables() {
-    at_both("after_install_nobody_is_reached_by_the_old_tables", |hook| {
+fn after_install_no_packet_uses_the_old_tables() {
+    at_both("after_install_no_packet_uses_the_old_tables", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
         let probe = frames::Udp::request([10, 10, 0, 1]).build();
@@ -232,8 +232,8 @@ fn after_install_nobody_is_reached_by_the_old_tables() {
 }
 
 #[test]
-fn who_was_admitted_is_looked_at_again_by_the_next_generation() {
-    at_both("who_was_admitted_is_looked_at_again_by_the_next_generation", |hook| {
+fn admitted_sender_is_checked_again_by_the_next_generation() {
+    at_both("admitted_sender_is_checked_again_by_the_next_generation", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
         lab.xdp.install(&tables()).unwrap();
         let owned = |ip, mac, generation| {
@@ -265,8 +265,8 @@ fn who_was_admitted_is_looked_at_again_by_the_next_generation() {
 }
 
 #[test]
-fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
-    as_root("a_refused_or_failed_install_leaves_the_old_tables_in_force", || {
+fn refused_or_failed_install_keeps_the_old_tables() {
+    as_root("refused_or_failed_install_keeps_the_old_tables", || {
         // To tc a port that is gone is a cable that is out: nothing fails.
         let lab = Lab::new(OBJECT, Hook::Xdp);
         let (mut network, xdp) = (lab.network, lab.xdp);
@@ -310,8 +310,8 @@ fn a_refused_or_failed_install_leaves_the_old_tables_in_force() {
 }
 
 #[test]
-fn unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_they_are() {
-    at_both("unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_they_are", |hook| {
+fn unicasts_and_copies_in_one_queue_flush_are_told_apart() {
+    at_both("unicasts_and_copies_in_one_queue_flush_are_told_apart", |hook| {
         /// Half of what a port's queue holds.
         const PAIRS: usize = 60;
         const BURSTS: usize = 20;
@@ -338,8 +338,8 @@ fn unicasts_and_multicast_copies_that_leave_together_are_each_treated_as_what_th
 }
 
 #[test]
-fn dropping_detaches() {
-    at_both("dropping_detaches", |hook| {
+fn drop_detaches_all_programs() {
+    at_both("drop_detaches_all_programs", |hook| {
         let Lab { network, xdp, .. } = Lab::new(OBJECT, hook);
         assert_eq!(network.attached(hook), network.ports.len());
         drop(xdp);
@@ -354,8 +354,8 @@ fn dropping_detaches() {
 }
 
 #[test]
-fn what_does_not_start_says_why() {
-    as_root("what_does_not_start_says_why", || {
+fn failed_start_names_the_reason() {
+    as_root("failed_start_names_the_reason", || {
         let hook = Hook::Auto;
         let load = |ports: &[Port]| KernelSwitch::load(vrings(), ROUTER_MAC, ports).err().expect("must fail");
         let missing = load(&[Port { index: 7, ifindex: 999_999, hook, is_trunk: false }]).to_string();

@@ -13,6 +13,7 @@ use nicekv_proto::{
     ClientId, Epoch, Form, Get, Header, HeaderLayout, KeyDigest, KeyspaceId, OpId, PartitionId,
 };
 use nicekv_replica::{CopyOf, CopyShift, Lessor, Shift, ShiftKind};
+use nicekv_testkit::Random;
 
 use super::TC_REDIRECT;
 use super::namespaces::as_root;
@@ -30,18 +31,6 @@ const UP: u32 = u32::MAX;
 const COPY: usize = 8;
 const UDP_AT: usize = 34;
 const PAYLOAD_AT: usize = 42;
-
-/// A xorshift generator: the same run each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % bound
-    }
-}
 
 /// The sum of a checksum: 0xffff if what it is of contains the right one.
 fn sum(bytes: &[u8], more: u32) -> u16 {
@@ -180,7 +169,7 @@ struct Run {
 impl Run {
     fn new() -> Self {
         let (program, memory) = KernelGets::load(NODE, SIZE).unwrap();
-        Self { program, memory, table: Table::new(SIZE), random: Random(0x6765_7473) }
+        Self { program, memory, table: Table::new(SIZE), random: Random::new(0x6765_7473) }
     }
 
     fn take(&mut self, number: u64, kind: ShiftKind) {
@@ -315,8 +304,8 @@ impl Run {
 }
 
 #[test]
-fn the_program_of_gets_ends_as_the_reference_does() {
-    as_root("the_program_of_gets_ends_as_the_reference_does", || {
+fn gets_program_agrees_with_the_reference() {
+    as_root("gets_program_agrees_with_the_reference", || {
         let mut run = Run::new();
         let (mut ends, mut damaged, mut hits_by_room) = ([0; OUTCOMES.len()], 0, [0; 3]);
         let (mut from_copies, mut told_of_copies) = (0, 0);
@@ -367,8 +356,8 @@ fn the_program_of_gets_ends_as_the_reference_does() {
 }
 
 #[test]
-fn what_is_no_plain_datagram_for_the_node_goes_up() {
-    as_root("what_is_no_plain_datagram_for_the_node_goes_up", || {
+fn frames_other_than_plain_datagrams_are_passed() {
+    as_root("frames_other_than_plain_datagrams_are_passed", || {
         let mut run = Run::new();
         (0..2_000).for_each(|_| run.change());
         let frame = loop {

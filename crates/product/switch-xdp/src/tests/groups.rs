@@ -44,8 +44,8 @@ pub(super) fn probes() -> impl Iterator<Item = Vec<u8>> {
 }
 
 #[test]
-fn a_table_full_of_subsets_is_replaced_by_another_one() {
-    as_root("a_table_full_of_subsets_is_replaced_by_another_one", || {
+fn full_table_of_subsets_is_replaced() {
+    as_root("full_table_of_subsets_is_replaced", || {
         let mut lab = Lab::new(OBJECT, Hook::Tc);
         // 31 groups of nine places, three of which are taken: 25 subsets of nobody each are left out.
         let order = |first: usize| {
@@ -82,8 +82,8 @@ fn chunk(number: u8, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_train_for_some_of_a_group_is_routed_whole() {
-    as_root("a_train_for_some_of_a_group_is_routed_whole", || {
+fn gso_batch_for_some_members_is_routed_whole() {
+    as_root("gso_batch_for_some_members_is_routed_whole", || {
         let mut lab = Lab::new(OBJECT, Hook::Tc);
         lab.xdp.install(&tables()).unwrap();
         let mut forged = chunk(2, 100);
@@ -107,8 +107,8 @@ fn a_train_for_some_of_a_group_is_routed_whole() {
 }
 
 #[test]
-fn a_train_of_chunks_arrives_at_the_targets_that_are_meant() {
-    at_both("a_train_of_chunks_arrives_at_the_targets_that_are_meant", |hook| {
+fn gso_batch_of_chunks_arrives_at_the_addressed_targets() {
+    at_both("gso_batch_of_chunks_arrives_at_the_addressed_targets", |hook| {
         const CHUNKS: u8 = 40;
         let mut lab = Lab::with_cutter(hook);
         lab.xdp.install(&tables()).unwrap();

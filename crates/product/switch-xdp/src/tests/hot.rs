@@ -285,8 +285,8 @@ fn on_one_processor() {
 }
 
 #[test]
-fn the_model_and_the_kernel_agree_on_hot_keys() {
-    at_both("the_model_and_the_kernel_agree_on_hot_keys", |hook| {
+fn model_and_kernel_agree_on_hot_keys() {
+    at_both("model_and_kernel_agree_on_hot_keys", |hook| {
         on_one_processor();
         for tables in [tables(), trunks::tables()] {
             let both = RefCell::new(Both::new(hook, &tables));

@@ -159,8 +159,8 @@ fn measure(lab: &Lab, asked: Asked) -> Vec<f64> {
 }
 
 #[test]
-fn what_hot_keys_cost() {
-    at_both("what_hot_keys_cost", |hook| {
+fn cost_of_hot_keys() {
+    at_both("cost_of_hot_keys", |hook| {
         let mut lab = Lab::new(OBJECT, hook);
         full(&mut lab);
         for asked in [Asked::One, Asked::Skewed, Asked::Evenly] {

@@ -17,8 +17,8 @@ use crate::attach::{EGRESS, TC, XDP};
 const VERIFIED_MAX: u32 = 120_000;
 
 #[test]
-fn a_program_is_loaded_for_the_ports_that_need_it_and_verified_soon() {
-    at_both("a_program_is_loaded_for_the_ports_that_need_it_and_verified_soon", |hook| {
+fn program_is_loaded_only_for_ports_that_need_it() {
+    at_both("program_is_loaded_only_for_ports_that_need_it", |hook| {
         let lab = Lab::new(OBJECT, hook);
         for name in [XDP, EGRESS, TC] {
             let program = lab.xdp.programs.program(name).unwrap();
@@ -38,9 +38,9 @@ extern "C" fn count_signal(_: libc::c_int) {
 }
 
 #[test]
-fn signals_do_not_keep_a_program_from_being_loaded() {
+fn signals_do_not_prevent_loading_a_program() {
     const SENT: usize = 90;
-    as_root("signals_do_not_keep_a_program_from_being_loaded", || {
+    as_root("signals_do_not_prevent_loading_a_program", || {
         // SAFETY: the handler adds to a number.
         unsafe { libc::signal(libc::SIGUSR1, count_signal as *const () as libc::sighandler_t) };
         let network = Network::enter(PORTS.end, |_| Hook::Tc);

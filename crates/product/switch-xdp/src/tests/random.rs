@@ -41,8 +41,8 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn the_model_and_the_kernel_agree() {
-    at_both("the_model_and_the_kernel_agree", |hook| {
+fn model_and_kernel_agree() {
+    at_both("model_and_kernel_agree", |hook| {
         [tables(), trunks::tables()]
             .iter()
             .for_each(|tables| the_model_and_the_kernel_agree_at(hook, tables));

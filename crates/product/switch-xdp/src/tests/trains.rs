@@ -14,8 +14,8 @@ const VNODES: [[u8; 2]; 2] = [[0, 1], [1, 1]];
 
 /// Its datagrams may have different receivers, and be different messages: the first one's header says nothing of them.
 #[test]
-fn a_train_for_a_vring_or_a_server_is_dropped_and_counted() {
-    as_root("a_train_for_a_vring_or_a_server_is_dropped_and_counted", || {
+fn gso_batch_for_a_vring_or_server_is_dropped_without_a_segmenter() {
+    as_root("gso_batch_for_a_vring_or_server_is_dropped_without_a_segmenter", || {
         let mut lab = Lab::new(OBJECT, Hook::Tc);
         lab.xdp.install(&tables()).unwrap();
         let to_server =
@@ -47,8 +47,8 @@ fn chunk(number: u8, mask: u16, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn chunks_that_are_alike_are_routed_whole_and_others_are_not() {
-    as_root("chunks_that_are_alike_are_routed_whole_and_others_are_not", || {
+fn only_batches_of_equal_chunks_are_routed_whole() {
+    as_root("only_batches_of_equal_chunks_are_routed_whole", || {
         let mut lab = Lab::new(OBJECT, Hook::Tc);
         lab.xdp.install(&tables()).unwrap();
         let length = chunk(0, 1, 100).len();
@@ -75,8 +75,8 @@ fn chunks_that_are_alike_are_routed_whole_and_others_are_not() {
 }
 
 #[test]
-fn a_train_of_chunks_arrives_once_at_each_of_its_receivers() {
-    at_both("a_train_of_chunks_arrives_once_at_each_of_its_receivers", |hook| {
+fn gso_batch_of_chunks_arrives_once_at_each_receiver() {
+    at_both("gso_batch_of_chunks_arrives_once_at_each_receiver", |hook| {
         const CHUNKS: u8 = 40;
         let mut lab = Lab::with_cutter(hook);
         lab.xdp.install(&tables()).unwrap();
@@ -114,8 +114,8 @@ const DIGEST_AT: usize = 32;
 
 /// Cut apart by the sender's end of the cable, or by the switch.
 #[test]
-fn each_datagram_of_a_train_goes_where_its_own_header_says() {
-    at_both("each_datagram_of_a_train_goes_where_its_own_header_says", |hook| {
+fn segmented_datagrams_are_routed_by_their_own_headers() {
+    at_both("segmented_datagrams_are_routed_by_their_own_headers", |hook| {
         send_mixed(Lab::new(OBJECT, hook));
         if hook == Hook::Tc {
             let lab = Lab::with_cutter(hook);

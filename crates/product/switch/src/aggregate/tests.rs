@@ -7,6 +7,7 @@ use crate::{
 };
 use alloc::vec;
 use nicekv_proto::placement::GroupRing;
+use nicekv_testkit::Random;
 
 const KEYSPACE: u16 = 7;
 const RECORD_VRINGS: VringConfig =
@@ -91,11 +92,8 @@ fn neighbours_that_leave_by_the_same_trunks_are_merged() {
 /// Chains of three random hosts: the hops stay the same, and entries are saved.
 #[test]
 fn aggregated_tables_are_equivalent_for_random_placements() {
-    let mut random: u64 = 7;
-    let mut draw = move || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as u16 % 6
-    };
+    let mut random = Random::new(7);
+    let mut draw = move || random.below(6) as u16;
     let mut saved = 0;
     for _ in 0..200 {
         let chain =

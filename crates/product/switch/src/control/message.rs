@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_of_hot_keys_and_its_reading_fit_into_one_message() {
+    fn full_hot_table_and_its_reading_fit_into_one_message() {
         let digest = |index: u64| [[0xff; 8], index.to_be_bytes()].concat().try_into().unwrap();
         let entry = |index: u64| HotEntry {
             keyspace: u16::MAX,

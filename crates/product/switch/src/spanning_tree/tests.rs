@@ -1,5 +1,6 @@
 use super::*;
 use alloc::vec;
+use nicekv_testkit::Random;
 
 /// Two Cores (0, 1), two AGGs (2, 3) and four ToRs (4 to 7), each joined to all of the level above.
 fn fabric() -> Topology {
@@ -82,11 +83,8 @@ fn trunk_is_opened_only_after_the_loop_is_broken() {
 fn random_transitions_never_form_a_loop() {
     let topology = fabric();
     let all: Vec<Link> = topology.links().collect();
-    let mut random: u64 = 1;
-    let mut draw = |below: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as usize % below
-    };
+    let mut random = Random::new(1);
+    let mut draw = |below: usize| random.below(below as u64) as usize;
     let mut transition = TreeTransition::from(without(&[], &[]));
     // The generations, with the trees that were told, and the one that each switch has acknowledged.
     let mut told = vec![(0, transition.tree().clone())];

@@ -34,7 +34,7 @@ fn shares(divisions: &Divisions, load: &Load) -> Vec<u64> {
 }
 
 #[test]
-fn without_load_clients_are_dealt_out_in_equal_parts() {
+fn without_load_clients_are_divided_equally() {
     let entry = |last: u8, length: u8, node: u16| (format!("10.20.2.{last}/{length}"), NodeId(node));
     let evenly = |id: u32, among: &[u16]| -> Vec<_> {
         let divisions = evenly(PartitionId(id), CLIENTS, &nodes(among));
@@ -50,7 +50,7 @@ fn without_load_clients_are_dealt_out_in_equal_parts() {
 }
 
 #[test]
-fn as_many_clients_as_replicas_ask_one_each() {
+fn as_many_clients_as_replicas_get_one_each() {
     for replicas in 2..=9u16 {
         let among: Vec<u16> = (1..=replicas).collect();
         let clients: Vec<(u8, u64)> = (1..=replicas).map(|client| (client as u8 * 3, 1_000)).collect();
@@ -81,7 +81,7 @@ fn shares_are_as_equal_as_prefixes_allow() {
 }
 
 #[test]
-fn members_keep_whom_they_have() {
+fn divisions_keep_their_members() {
     let clients = load(&[(1, 100), (65, 100), (129, 100)]);
     let before = divided(0, &[1, 2, 3], &clients);
     let held =
@@ -99,7 +99,7 @@ fn members_keep_whom_they_have() {
 }
 
 #[test]
-fn who_is_asked_first_differs_by_partition() {
+fn order_of_members_differs_by_partition() {
     let alone = load(&[(1, 100)]);
     let asked = |id| {
         let among = nodes(&[1, 2, 3, 4]);
@@ -111,7 +111,7 @@ fn who_is_asked_first_differs_by_partition() {
 }
 
 #[test]
-fn originals_that_serve_come_first_and_joiners_not_at_all() {
+fn serving_originals_come_first_and_joiners_are_left_out() {
     let process = |_| Process { incarnation: 1, storage: 1 };
     let mut partition = epochs::first(KeyspaceId::DEFAULT, MatchRange::ALL, nodes(&[2, 1, 3]), process);
     assert_eq!(among(&partition, 3), nodes(&[2]), "promoted is not serving");
@@ -134,7 +134,7 @@ fn originals_that_serve_come_first_and_joiners_not_at_all() {
 
 proptest! {
     #[test]
-    fn divisions_are_sound_whatever_the_load(
+    fn divisions_are_sound_for_random_loads(
         sources in proptest::collection::btree_map(any::<u8>(), 1u64..10_000, 0..40),
         replicas in 1u16..=9,
         outside in 0u64..5_000,

@@ -190,7 +190,7 @@ fn check(members: &str, observed: Table, epoch: &str, step: &str) {
 }
 
 #[test]
-fn a_fence_is_an_epoch_of_the_same_members() {
+fn requested_epoch_keeps_the_members() {
     let fence = |table: Table| Table { wants_fence: true, policy: Policy::quorum(3, 2), ..table };
     check("1+ 2+ 3+", fence(Table::default()), "6 1: 1+ 2+ 3+", "-");
     check("1+ 2c 3+", fence(Table::default()), "6 1: 1+ 2c 3+", "-");
@@ -200,7 +200,7 @@ fn a_fence_is_an_epoch_of_the_same_members() {
 }
 
 #[test]
-fn a_quorum_removes_nobody_and_waits_for_nobody() {
+fn quorum_mode_removes_and_waits_for_no_silent_member() {
     let quorum = |table: Table| Table { policy: Policy::quorum(3, 2), ..table };
     let wiped = Some(Process { incarnation: 2, storage: 2 });
     check("1+ 2+ 3+", quorum(Table::with(2, None)), "-", "-");
@@ -255,7 +255,7 @@ fn the_table_of_transitions() {
 }
 
 #[test]
-fn who_has_no_space_does_not_join() {
+fn full_node_does_not_join() {
     let full = |node, table: Table| Table { full: Some(node), ..table };
     let default = Table::default;
     // A returning original is left out, as is one that becomes full on its way in.
@@ -277,7 +277,7 @@ fn who_has_no_space_does_not_join() {
 }
 
 #[test]
-fn a_removal_is_waited_for_through_later_epochs() {
+fn later_epochs_still_wait_for_a_removal() {
     let silent = Table { acknowledged: 4, ..Table::with(2, None) };
     let removed = next_epoch(&partition("1+ 2+ 3+"), &silent).unwrap();
     assert_eq!(show(&next_step(&removed, &silent)), "-");
@@ -299,7 +299,7 @@ fn a_removal_is_waited_for_through_later_epochs() {
 }
 
 #[test]
-fn handoffs_stand_in_for_originals_that_stay_away() {
+fn handoffs_replace_absent_originals() {
     // The others are not there, unless they are members.
     let spare = |members: &str| {
         let mut table = Table { stand_ins: &[4, 5], ..Table::default() };
@@ -359,7 +359,7 @@ fn handoffs_stand_in_for_originals_that_stay_away() {
 }
 
 #[test]
-fn the_first_original_leads_again_what_is_whole() {
+fn first_original_leads_a_whole_partition_again() {
     let again = || Table { may_lead_again: true, ..Table::default() };
     check("2+ 1+ 3+", again(), "6 1: 2+ 1+ 3+", "-");
     check("2+ 1+ 3+", Table::default(), "-", "-");
@@ -394,7 +394,7 @@ fn moving(originals: &str, members: &str, observed: &Table) -> (String, String) 
 }
 
 #[test]
-fn an_original_is_replaced_when_the_newcomer_holds_everything() {
+fn original_is_replaced_when_the_newcomer_has_copied() {
     let wants = |target: [u16; 3]| Table { target: target.map(NodeId).into(), ..Table::default() };
     let epoch = |originals: &str, members: &str, observed: &Table| moving(originals, members, observed).0;
     let to_124 = || wants([1, 2, 4]);
@@ -422,7 +422,7 @@ fn an_original_is_replaced_when_the_newcomer_holds_everything() {
 }
 
 #[test]
-fn a_move_waits_until_no_other_replica_is_missing() {
+fn move_waits_until_no_other_replica_is_missing() {
     let to_124 = |table: Table| Table { target: [1, 2, 4].map(NodeId).into(), ..table };
     let epoch = |originals: &str, members: &str, table: Table| moving(originals, members, &to_124(table)).0;
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table { may_move: false, ..Table::default() }), "- | ");

@@ -57,7 +57,7 @@ fn split(id: u32, at: u128, because: Because) -> Step {
 }
 
 #[test]
-fn a_hot_node_gives_the_hottest_partition_that_fits_to_the_least_utilised_node() {
+fn hot_node_gives_its_hottest_fitting_partition_to_the_least_utilised() {
     // Means: 400. Node 0 has 700; what has 350 would make node 3 one of 450, which is below 520.
     let partitions = [
         load(0, &[0, 1], 350),
@@ -85,7 +85,7 @@ fn a_hot_node_gives_the_hottest_partition_that_fits_to_the_least_utilised_node()
 }
 
 #[test]
-fn nothing_goes_to_a_node_without_room() {
+fn full_node_gets_no_partition() {
     let partitions = [load(0, &[0], 200), load(1, &[0], 200), load(2, &[1], 200), load(3, &[2], 50)];
     assert_eq!(steps(&rules(), 3, &partitions), [given(0, 0, 2, &[2])]);
     let mut nodes = rooms(3);
@@ -100,7 +100,7 @@ fn nothing_goes_to_a_node_without_room() {
 }
 
 #[test]
-fn who_comes_to_a_chain_takes_over_its_tails_reads() {
+fn taker_in_a_chain_takes_over_the_tails_reads() {
     let mut chain = [load(0, &[0, 1], 0), load(1, &[0, 3], 0), load(2, &[2, 3], 0), load(3, &[1], 60)];
     (chain[0].reads, chain[0].updates) = ([(NodeId(1), 150)].into(), 300);
     chain[1].updates = 290;
@@ -109,7 +109,7 @@ fn who_comes_to_a_chain_takes_over_its_tails_reads() {
 }
 
 #[test]
-fn nothing_follows_from_even_or_little_load() {
+fn even_or_low_load_causes_no_steps() {
     let even = [0, 1, 2].map(|number| load(number, &[number as u16], 400));
     assert_eq!(steps(&rules(), 3, &even), []);
     let little = [load(0, &[0], 90), load(1, &[1], 0), load(2, &[2], 0)];
@@ -121,7 +121,7 @@ fn nothing_follows_from_even_or_little_load() {
 }
 
 #[test]
-fn updates_are_every_members_and_leave_with_the_place() {
+fn updates_are_load_of_every_member() {
     let mut partitions =
         [load(0, &[0, 1], 0), load(1, &[0, 2], 0), load(2, &[1, 0], 0), load(3, &[3, 2], 100)];
     partitions[..3].iter_mut().for_each(|load| load.updates = 100);
@@ -130,7 +130,7 @@ fn updates_are_every_members_and_leave_with_the_place() {
 }
 
 #[test]
-fn what_is_too_hot_for_any_node_is_split_at_the_median_of_its_load() {
+fn too_hot_partition_is_split_at_the_median_load() {
     let mut partitions = [load(0, &[0], 900), load(1, &[1], 50), load(2, &[2], 50)];
     assert_eq!(steps(&rules(), 3, &partitions), [split(0, 500, Because::Hot)]);
     // One key alone: it is named, and not moved about.
@@ -166,7 +166,7 @@ fn cold_neighbours_are_merged_unless_they_would_be_split_again() {
 }
 
 #[test]
-fn what_is_full_is_split_at_the_middle_of_its_keys_however_much_it_is_asked() {
+fn full_partition_is_split_at_the_median_key() {
     let partitions = [load(0, &[0], 0), load(1, &[1], 0)];
     let full = |number: u32| split(number, u128::from(number) * 1000 + 400, Because::Full);
     assert_eq!(steps(&Rules { keys_max: Some(9), ..rules() }, 2, &partitions), [full(0), full(1)]);
@@ -259,7 +259,7 @@ fn ordered_keys_by_zipf_are_spread_within_ten_periods() {
 }
 
 #[test]
-fn a_key_that_is_too_hot_ends_alone_on_a_node_and_is_not_moved_about() {
+fn too_hot_key_ends_alone_on_a_node_and_stays() {
     let mut keys = Keys::zipf(200, 0.99);
     keys.0[100] = keys.0.iter().sum();
     let percents = periods(&keys, 1, 40);

@@ -22,7 +22,7 @@ fn chain(cluster: &Cluster, partition: u32) -> (Vec<NodeId>, NodeId, bool) {
 }
 
 #[test]
-fn what_takes_a_chains_place_is_a_chain_in_the_same_order() {
+fn children_of_a_chain_keep_its_order() {
     let mut cluster = of_chains();
     // Who comes back with nothing stands behind the others, whatever the ring's order is.
     let (before, head, _) = chain(&cluster, 1);
@@ -49,7 +49,7 @@ fn what_takes_a_chains_place_is_a_chain_in_the_same_order() {
 
 /// Its members have all said that it is born before anything is decided, or said to clients: one of them was the tail of another chain (C7).
 #[test]
-fn nobody_speaks_for_what_is_born_before_all_know_of_it() {
+fn new_partition_is_not_served_before_all_members_know_it() {
     let mut cluster = of_chains();
     begin(&mut cluster, &split(0));
     cluster.run_until(3000, "children", |cluster| state(cluster).partition(PartitionId(4)).is_some());

@@ -11,7 +11,7 @@ use crate::{PartitionChange, ReshapingPhase};
 
 /// Each member dies in each phase, for good, for a while, for a moment, or loses its disk; with a split and with a merge.
 #[test]
-fn whoever_dies_in_whatever_phase() {
+fn random_deaths_in_every_phase() {
     for wanted in [split(2), merge(1, 2)] {
         for phase in PHASES {
             for node in 1..=3 {
@@ -41,7 +41,7 @@ fn whoever_dies_in_whatever_phase() {
 
 /// All power is gone in each phase, and comes back.
 #[test]
-fn a_cluster_that_restarts_goes_on() {
+fn restarted_cluster_continues() {
     for wanted in [split(2), merge(1, 2)] {
         for phase in PHASES {
             for seed in 0..4 {
@@ -94,7 +94,7 @@ fn a_new_leader_after_every_step() {
 
 /// A member that hears nothing of its partition's end, and does nothing of its own accord, answers no get of it once it is none of the children's.
 #[test]
-fn who_was_cut_off_when_the_children_came() {
+fn member_cut_off_at_the_split_recovers() {
     for node in 1..=3 {
         for seed in 0..6 {
             let mut cluster = Cluster::new(config(4, 3), seed);

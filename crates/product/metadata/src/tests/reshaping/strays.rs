@@ -31,7 +31,7 @@ fn told(cluster: &mut Cluster, node: u16, partition: u32) -> Option<Assign> {
 }
 
 #[test]
-fn a_stray_is_discarded_if_nobody_needs_it() {
+fn unneeded_stray_is_discarded() {
     let mut cluster = ready(4, 3);
     let first = partition(&cluster, PartitionId(0));
     let outside = (1..=4).find(|node| !first.has(NodeId(*node))).unwrap();

@@ -58,7 +58,7 @@ fn older_terms_and_generations_are_refused() {
 }
 
 #[test]
-fn a_failed_install_leaves_the_old_tables_in_force() {
+fn failed_install_keeps_the_old_tables() {
     let mut agent = agent();
     agent.handle(ControlRequest::Install { term: 1, tables: tables(1, 1) });
     let mut full = tables(2, 2);
@@ -73,14 +73,14 @@ fn a_failed_install_leaves_the_old_tables_in_force() {
 }
 
 #[test]
-fn a_restarted_agent_keeps_the_term_it_is_given() {
+fn restarted_agent_keeps_its_term() {
     let mut agent = SwitchAgent::new(Router::new(VringConfig::DEFAULT).unwrap(), 9);
     let request = ControlRequest::Install { term: 8, tables: tables(1, 1) };
     assert_eq!(agent.handle(request), ControlReply::Refused { current_term: 9 });
 }
 
 #[test]
-fn an_update_follows_what_the_same_term_installed_and_may_be_repeated() {
+fn update_needs_the_base_of_the_same_term_and_may_be_repeated() {
     let mut agent = agent();
     let update = |base, generation, host| {
         let to = tables(generation, host);
@@ -108,7 +108,7 @@ fn an_update_follows_what_the_same_term_installed_and_may_be_repeated() {
 }
 
 #[test]
-fn registers_are_read_written_and_reset_by_the_newest_controller_alone() {
+fn only_the_newest_controller_uses_registers() {
     let (mut agent, register) = (agent(), Register::RefusedByPort);
     let cell = |reply: ControlReply| match reply {
         ControlReply::Register { cells, .. } => cells[3],
@@ -141,7 +141,7 @@ impl TermStore for &mut Notes {
 }
 
 #[test]
-fn a_term_is_remembered_before_it_is_obeyed() {
+fn term_is_stored_before_it_is_obeyed() {
     let mut notes = Notes::default();
     let router = || Router::new(VringConfig::DEFAULT).unwrap();
     let install = |term| ControlRequest::Install { term, tables: tables(1, 1) };
@@ -158,7 +158,7 @@ fn a_term_is_remembered_before_it_is_obeyed() {
 }
 
 #[test]
-fn a_lookup_finds_the_entries_that_a_key_meets_and_counts_nothing() {
+fn lookup_finds_the_matching_entries_without_counting() {
     let mut agent = agent();
     let lookup = Lookup {
         unicast: [10, 10, 0x40, 1],
@@ -216,7 +216,7 @@ fn hot_entry(instance: u64, digest: u8, holders: &[u16]) -> HotEntry {
 }
 
 #[test]
-fn hot_entries_are_changed_as_a_whole_by_the_newest_controller_alone() {
+fn only_the_newest_controller_changes_hot_entries() {
     let mut agent = agent();
     let change = |term, removed: &[u64], set: &[HotEntry]| ControlRequest::ChangeHot {
         term,
@@ -261,7 +261,7 @@ fn hot_entries_are_changed_as_a_whole_by_the_newest_controller_alone() {
 }
 
 #[test]
-fn what_is_counted_of_hot_keys_is_read_by_the_newest_controller_alone() {
+fn only_the_newest_controller_reads_hot_keys() {
     let mut agent = agent();
     agent.handle(ControlRequest::Install { term: 5, tables: tables(1, 1) });
     let set = |keys_max| ControlRequest::SetHot {

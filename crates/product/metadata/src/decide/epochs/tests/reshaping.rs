@@ -5,7 +5,7 @@ use crate::state::Forming;
 
 /// Any epoch that follows from something else gives up what is formed (R17); steps within an epoch do not.
 #[test]
-fn what_is_formed_belongs_to_the_members_that_form_it() {
+fn children_belong_to_the_members_that_form_them() {
     let forming = Forming { children: Vec::new(), sealed: true };
     let with = |members: &str| Partition { forming: Some(forming.clone()), ..partition(members) };
     let kept = |next: Option<Partition>| next.map(|next| next.forming.is_some());
@@ -29,7 +29,7 @@ fn what_is_formed_belongs_to_the_members_that_form_it() {
 
 /// Who takes another one's place is in force when all its members have acknowledged it, those that joined meanwhile as well (R17).
 #[test]
-fn a_child_is_in_force_when_all_have_taken_over() {
+fn child_is_activated_when_all_members_have_taken_over() {
     let parents = || vec![crate::state::Parent { partition: nicekv_proto::PartitionId(0), index: 7 }];
     let child = |members: &str| Partition { activated: false, parents: parents(), ..partition(members) };
     let behind = |table: Table| Table { acknowledged: 4, harmless: true, ..table };

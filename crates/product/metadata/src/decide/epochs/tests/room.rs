@@ -5,7 +5,7 @@ use nicekv_proto::limits::MEMBERS_MAX;
 
 /// A move takes one member more for a while: with as many as a partition may have it waits, until whoever is to go is given up.
 #[test]
-fn a_move_waits_for_room_among_the_members() {
+fn move_waits_for_room_among_the_members() {
     let begins = |others: usize| {
         let members = format!("1+ 2+ 3+{}", " 5h+".repeat(others));
         let observed = Table { target: [1, 2, 4].map(NodeId).into(), ..Table::default() };
@@ -32,7 +32,7 @@ fn a_split_waits_for_moves_that_may_begin() {
 
 /// Two are to go, one of whom is gone: that one goes first, as nothing would begin while it is waited for.
 #[test]
-fn who_is_gone_goes_before_who_is_there() {
+fn absent_original_leaves_before_a_live_one() {
     let originals = |target: [u16; 3], live: [bool; 3]| {
         let mut observed = Table { target: target.map(NodeId).into(), ..Table::default() };
         for (place, _) in live.iter().enumerate().filter(|(_, is_live)| !**is_live) {

@@ -12,7 +12,7 @@ fn epoch(originals: &str, members: &str, table: Table) -> String {
 }
 
 #[test]
-fn who_leaves_counts_until_its_successor_does() {
+fn leaving_member_counts_until_its_successor_does() {
     let default = Table::default;
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", default()), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
     assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4j", default()), "- | ");
@@ -34,7 +34,7 @@ fn who_leaves_counts_until_its_successor_does() {
 }
 
 #[test]
-fn a_succession_is_broken_off_when_one_of_the_two_is_not_as_it_was() {
+fn succession_is_broken_off_when_either_process_changes() {
     let default = Table::default;
     let back = "6 1: 1+ 2+ 3+ -4j | 1 2 3";
     // Who comes, who leaves: silent, started again.
@@ -57,7 +57,7 @@ fn a_succession_is_broken_off_when_one_of_the_two_is_not_as_it_was() {
 }
 
 #[test]
-fn the_next_succession_waits_until_its_newcomer_knows_that_it_is_none() {
+fn succession_waits_until_the_rejected_newcomer_knows() {
     let mut after = partition("1+ 2+ 3+");
     after.removed.push(Removed { node: NodeId(4), incarnation: 1, since: 5, served: false });
     assert_eq!(show(&next_epoch(&after, &wants(2, Table::default()))), "-");
@@ -66,7 +66,7 @@ fn the_next_succession_waits_until_its_newcomer_knows_that_it_is_none() {
 }
 
 #[test]
-fn a_succession_begins_when_who_leaves_is_there_and_counts() {
+fn succession_begins_when_the_leaving_member_is_live_and_counts() {
     let default = Table::default;
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table::with(3, None)), "- | ", "it may come back");
     assert_eq!(epoch("1 2 3", "1+ 2+ 3p", default()), "- | ", "when all have acknowledged it");
@@ -75,7 +75,7 @@ fn a_succession_begins_when_who_leaves_is_there_and_counts() {
 }
 
 #[test]
-fn who_is_given_up_is_replaced_if_others_hold_what_it_holds() {
+fn removed_node_is_replaced_if_others_hold_its_data() {
     let gone = || Table { given_up: Some(NodeId(3)), ..Table::with(3, None) };
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", gone()), "6* 1: 1+ 2+ 4j -3 | 1 2 4n");
     assert_eq!(epoch("1 2 3", "1+ 2+ 3c", gone()), "6* 1: 1+ 2+ 4j -3 | 1 2 4n", "it may have answered");
