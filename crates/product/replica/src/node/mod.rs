@@ -6,7 +6,7 @@ pub(crate) mod coordination;
 pub(crate) mod directory;
 pub(crate) mod discard;
 pub(crate) mod discards;
-pub(crate) mod exploration;
+pub(crate) mod fingerprint;
 pub(crate) mod fragments;
 pub(crate) mod heat;
 pub(crate) mod host;

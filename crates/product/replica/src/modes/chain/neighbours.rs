@@ -144,7 +144,7 @@ impl Neighbours {
     }
 }
 
-mod exploration {
+mod fingerprint {
     use super::Neighbours;
     use core::hash::{Hash, Hasher};
 

@@ -191,7 +191,7 @@ impl Contents {
     }
 }
 
-mod exploration {
+mod fingerprint {
     use super::Contents;
     use core::hash::{Hash, Hasher};
 

@@ -303,7 +303,7 @@ impl Lead {
     }
 }
 
-mod exploration {
+mod fingerprint {
     use super::{Lead, Phase};
     use core::hash::{Hash, Hasher};
 

@@ -400,7 +400,7 @@ impl Locks {
     }
 }
 
-mod exploration {
+mod fingerprint {
     use super::*;
     use core::hash::{Hash, Hasher};
 

@@ -225,7 +225,7 @@ where
     }
 }
 
-mod exploration {
+mod fingerprint {
     use super::clients::ExportCursor;
     use super::{Agreement, OrderedPartition};
     use crate::Standing;

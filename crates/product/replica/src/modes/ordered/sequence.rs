@@ -240,7 +240,7 @@ impl Sequence {
     }
 }
 
-mod exploration {
+mod fingerprint {
     use super::Sequence;
     use core::hash::{Hash, Hasher};
 

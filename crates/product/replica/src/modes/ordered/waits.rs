@@ -145,7 +145,7 @@ impl Waits {
     }
 }
 
-mod exploration {
+mod fingerprint {
     use super::{AwaitedSync, Waits};
     use core::hash::{Hash, Hasher};
 
