@@ -99,7 +99,7 @@ fn trunks_form_a_tree_of_switches() {
     assert_eq!(homes, [Some(0), Some(1), Some(1)]);
     assert_eq!(config.topology.home(nicekv_metadata::service_host_id(0)), Some(0));
     for (ports, home, part) in [
-        ("[{ number = 2, device = \"a\" }]", "switch-1", "none back"),
+        ("[{ number = 2, device = \"a\" }]", "switch-1", "which has none to"),
         (&ports.replace("\"switch\"", "\"other\""), "switch-1", "no switch \"other\""),
         (ports, "other", "no switch \"other\""),
         (&ports.replace("number = 1", "number = 3"), "switch-1", "port 3"),
@@ -216,7 +216,7 @@ fn metadata_instances_share_etcd_and_have_distinct_addresses() {
     assert_eq!(config.metadata_controls().len(), 3);
     let two = other("metadata-1", "10.20.0.4", 9);
     for (lines, part) in [
-        (format!("{etcd}instances = [{one}, {two}]"), "same name"),
+        (format!("{etcd}instances = [{one}, {two}]"), "is also the name of"),
         (format!("{etcd}instances = [{}]", other("metadata-1", "10.20.0.3", 1)), "10.20.0.3"),
         (format!("instances = [{one}]"), "etcd"),
         ("store = \"etcd\"".into(), "endpoints"),
@@ -249,7 +249,8 @@ fn hot_key_settings_out_of_bounds_name_the_key() {
         |field: &str| EXAMPLE.lines().position(|line| line.starts_with(&format!("{field} ="))).unwrap();
     let with = |field: &str, value: u32| {
         let line = EXAMPLE.lines().nth(place_of(field)).unwrap();
-        parse(&EXAMPLE.replacen(line, &format!("{field} = {value}"), 1))
+        // A line of its own: other keys end in the same words.
+        parse(&EXAMPLE.replacen(&format!("\n{line}\n"), &format!("\n{field} = {value}\n"), 1))
     };
     assert_eq!(with("keys_max", 9000).unwrap().hot.settings().keys.keys_max, 9000);
     assert_eq!(with("values_max", 0).unwrap().hot.settings().keys.values_max, 0);
@@ -280,7 +281,7 @@ fn group_ring_overlaps_neither_vrings_nor_hosts() {
     assert_eq!(ring("group_ring = \"11.0.0.0/8\""), Some(other));
     for (line, error) in [
         ("group_ring = \"10.40.0.0/13\"", "overlap"),
-        ("group_ring = \"10.64.0.0/20\"", "is no /8 to /16"),
+        ("group_ring = \"10.64.0.0/20\"", "must be a /8 to /16"),
         ("group_ring = \"10.16.0.0/12\"", "is inside group_ring; give"),
         ("group_ring = \"64\"", "group_ring: \"64\" is not a prefix such as"),
     ] {

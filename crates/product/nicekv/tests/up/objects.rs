@@ -77,7 +77,7 @@ fn object_put_with_another_version_changes_nothing() {
     succeeds(here, &["object", "delete", "name"]);
     refused(here, &["object", "delete", "name"], "there is no object");
     // What is no object gets no name.
-    refused(here, &["put", "--keyspace", "things", "name", "a value"], "names of objects");
+    refused(here, &["put", "--keyspace", "things", "name", "a value"], "the keyspace holds objects");
     refused(here, &["delete", "--keyspace", "things", "name"], "nicekv object delete");
 }
 
