@@ -154,7 +154,7 @@ fn every_difference_has_its_own_line() {
         (|told| told.nodes[1].1.as_mut().unwrap().partition = None, "node-2: does not know the partition"),
         (|told| own(told, 3).epoch = 3, "node-3: is in epoch 3, the partition in epoch 4"),
         (|told| own(told, 3).primary = 2, "node-3: believes node 2 is the primary, not 1"),
-        (|told| own(told, 1).leads = false, "node-1: is the primary and has not recovered"),
+        (|told| own(told, 1).leads = false, "node-1: is the primary but has not recovered"),
         (
             |told| own(told, 2).standing = "joining".into(),
             "node-2: should have all data but reports that it is joining",
