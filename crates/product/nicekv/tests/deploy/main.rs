@@ -373,7 +373,10 @@ fn operate(deployment: &mut Deployment, load: &Load) {
     deployment.take("node-1").kill();
     deployment.wait_for("node-1 is missed", |status| live(status) == 3);
     let told = deployment.told(&["status"]);
-    assert!(told.starts_with("WRONG: ") && told.contains("node node-1 (10.20.1.2:7400) is suspected"), "{told}");
+    assert!(
+        told.starts_with("WRONG: ") && told.contains("node node-1 (10.20.1.2:7400) is suspected"),
+        "{told}"
+    );
     assert!(deployment.told(&["top", "--once"]).contains("node-1"));
     // Nothing moves in a partition that lacks a member, so the new one waits until the dead one is removed.
     add(deployment, &NODES[4], &["--no-wait"]);
