@@ -1,15 +1,15 @@
-//! New connections: one thread of the gateway takes them, and gives each to the one that has the fewest.
+//! New connections: one thread accepts them, and hands each to the thread with the fewest.
 
-use crate::error::CommandError;
 use crate::limits::{ACCEPTS_MAX, BACKLOG};
 use crate::shared::{NewConnection, ServerState};
 use nicekv_proto::{Duration, Now};
+use nicekv_redis::error::CommandError;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
-/// Rest after an accept that failed for want of descriptors.
+/// Pause after an accept that failed for lack of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// ENOMEM, ENFILE, EMFILE, ENOBUFS.
 const OUT_OF_RESOURCES: [i32; 4] = [12, 23, 24, 105];
@@ -17,28 +17,26 @@ const OUT_OF_RESOURCES: [i32; 4] = [12, 23, 24, 105];
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     listener: TcpListener,
-    /// How its events are named.
+    /// Identifies its events.
     token: u64,
     is_tls: bool,
     again_ns: Option<u64>,
 }
 
 impl Acceptor {
-    /// Has the listener watched.
     pub(crate) fn new(listener: TcpListener, epoll: &OwnedFd, token: u64, is_tls: bool) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        // It listens already; this makes room.
+        // It listens already; this sets the backlog.
         rustix::net::listen(&listener, BACKLOG)?;
         epoll::add(epoll, &listener, EventData::new_u64(token), EventFlags::IN)?;
         Ok(Self { listener, token, is_tls, again_ns: None })
     }
 
-    /// How its events are named.
     pub(crate) fn token(&self) -> u64 {
         self.token
     }
 
-    /// When it is to be called though nobody has connected.
+    /// When it listens again after a pause.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.again_ns
     }
@@ -57,13 +55,13 @@ impl Acceptor {
             match self.listener.accept() {
                 Ok((socket, peer)) => admit(socket, peer, self.is_tls, server),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // No descriptors, no memory: the kernel would report the waiting connection again and again.
+                // Without the pause, the kernel would report the waiting connection again and again.
                 Err(error) if error.raw_os_error().is_some_and(|code| OUT_OF_RESOURCES.contains(&code)) => {
                     self.listen(epoll, EventFlags::empty())?;
                     self.again_ns = Some(now.after(ACCEPT_PAUSE));
                     return Ok(());
                 }
-                // The peer has gone before it was accepted.
+                // The peer disconnected before it was accepted.
                 Err(_) => (),
             }
         }
@@ -76,17 +74,17 @@ impl Acceptor {
 }
 
 fn admit(mut socket: TcpStream, peer: SocketAddr, is_tls: bool, server: &ServerState) {
-    // A socket that fails here belongs to a peer that has gone.
+    // The peer has disconnected.
     if socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true)).is_err() {
         return;
     }
-    // It alone adds to them, so no two can take the last place.
+    // Only this thread adds connections, so no two can take the last place.
     if server.connections() >= server.connections_max {
         server.connections_refused.add(1);
         let _ = socket.write(b"-ERR max number of clients reached\r\n");
         return;
     }
-    let is_denied = is_stranger(peer) && server.is_open();
+    let is_denied = is_of_other_host(peer) && server.refuses_other_hosts();
     if is_denied {
         server.connections_denied.add(1);
         if !is_tls {
@@ -100,8 +98,8 @@ fn admit(mut socket: TcpStream, peer: SocketAddr, is_tls: bool, server: &ServerS
     server.least_used().hand_over(NewConnection { socket, id, is_tls, is_denied });
 }
 
-/// Whether a peer is not on this host, or comes by another interface than loopback.
-fn is_stranger(peer: SocketAddr) -> bool {
+/// Whether a peer does not come by the loopback interface.
+fn is_of_other_host(peer: SocketAddr) -> bool {
     !peer.ip().to_canonical().is_loopback()
 }
 
@@ -110,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_by_loopback_is_no_stranger() {
+    fn only_loopback_peers_are_of_this_host() {
         for (peer, expected) in [
             ("127.0.0.1:5", false),
             ("127.20.3.4:5", false),
@@ -121,7 +119,7 @@ mod tests {
             ("[fe80::1]:5", true),
             ("0.0.0.0:5", true),
         ] {
-            assert_eq!(is_stranger(peer.parse().unwrap()), expected, "{peer}");
+            assert_eq!(is_of_other_host(peer.parse().unwrap()), expected, "{peer}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Settings of a gateway.
 
 use crate::limits::{CONNECTIONS_MAX, LARGE_BYTES_MAX, MEMORY_BYTES_MAX};
-use crate::security::UserSource;
 use crate::tls::TlsFiles;
+use crate::user_source::UserSource;
 use nicekv_client::{Config, OPERATION_TIMEOUT};
 use nicekv_proto::Duration;
 

@@ -8,42 +8,40 @@
 //!                                             output ─▶ socket
 //! ```
 //!
-//! Commands are issued in their order and run at the same time, unless one has to wait for another (`unanswered`): then what comes
-//! behind it waits too. Replies leave in the order of the commands.
+//! Commands are issued in order and run at the same time, unless one has to wait for another
+//! (`unanswered`): then later ones wait, too. Replies leave in the order of the commands.
 //!
-//! Invariant: a complete command stays in the parser until all of it is issued, and no byte is read meanwhile. What a silent or greedy
-//! peer costs is therefore bounded by `limits`, and what all of them cost by `budget`, and by `permits` what is large.
+//! Invariant: a complete command stays in the parser until all of it is issued, and no byte is read
+//! meanwhile. So the cost of a silent or greedy peer is bounded by `limits`, and that of all by `memory`.
 
 mod access;
-mod bytes;
+mod accounting;
+mod io;
 mod issue;
-mod large;
+mod large_values;
 mod subscribing;
-mod watching;
 
-pub(crate) use large::too_slow;
+pub(crate) use large_values::too_slow;
 
-use crate::answered::Answered;
-use crate::clients::Listed;
-use crate::command::Command;
-use crate::error::CommandError;
-use crate::large_reads::LargeReads;
+use crate::clients::ClientEntry;
 use crate::limits::{OUTPUT_BYTES_MAX, PIPELINE_MAX};
-use crate::pace::Pace;
-use crate::parser::Parser;
-use crate::plan::Session;
-use crate::reply::{Protocol, ReplyWriter};
+use crate::memory::{Grant, LargeReads, PeerProgress};
 use crate::requests::Requests;
-use crate::rope::Rope;
 use crate::stream::Stream;
 use crate::unanswered::{Output, Unanswered};
-use issue::{Issuing, Rest};
+use nicekv_redis::answered::Answered;
+use nicekv_redis::command::Command;
+use nicekv_redis::continuation::Effect;
+use nicekv_redis::error::CommandError;
+use nicekv_redis::resp::{Parser, Protocol, ReplyBuffer, ReplyWriter};
+use nicekv_redis::session::Session;
+use nicekv_redis::subscription::SubscriptionChange;
 use std::sync::Arc;
 
-/// Kept by a busy connection for the next command.
+/// Capacity that a busy connection keeps for the next command.
 const SPARE_BYTES: usize = 4 << 10;
 
-/// Why a connection does not go on.
+/// Why a connection stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It waits for its peer, or for its own requests.
@@ -52,56 +50,66 @@ pub(crate) enum Progress {
     WindowFull,
 }
 
+/// A command of which not all requests are sent yet. It is the last of the unanswered ones.
+#[derive(Clone, Copy, Debug)]
+struct Issuing {
+    called: &'static Command,
+    number: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) session: Session,
+    /// What other connections see of it.
+    pub(crate) client: Arc<ClientEntry>,
     pub(crate) stream: Stream,
-    /// What it is told when it can hear, and then it is closed.
+    /// Sent once its handshake is done; then it is closed.
     pub(crate) refusal: Option<CommandError>,
-    /// It is in the event loop's list of connections to look at.
+    /// It is in the event loop's queue.
     pub(crate) queued: bool,
-    /// It was served since the event loop last looked for idle ones.
+    /// It was served since the event loop last looked for idle connections.
     pub(crate) active: bool,
-    /// It is in the event loop's list of connections whose replies wait for others.
+    /// It is in the event loop's list of delayed replies.
     pub(crate) delayed: bool,
-    /// Bytes that the budget counts for it.
+    /// Bytes that its thread counts for it.
     pub(crate) counted_bytes: usize,
-    parser: Parser,
+    parser: Parser<Grant>,
     last_command: Option<&'static Command>,
     input: Vec<u8>,
-    output: Rope,
+    output: ReplyBuffer,
     unanswered: Unanswered,
     issuing: Option<Issuing>,
     pub(crate) reads: LargeReads,
-    /// By its number, the question for a large argument that waits.
-    asked: Option<u64>,
-    pace: Pace,
-    /// Bytes so far, in both directions.
+    /// Number of the queued request for memory of an argument.
+    queued_argument: Option<u64>,
+    progress: PeerProgress,
+    /// Bytes moved so far, in both directions.
     moved: u64,
     /// The socket may have bytes to read, or be at its end.
     pub(crate) readable: bool,
-    /// The end was announced: it is to be read.
+    /// The end was announced, and is still to be read.
     pub(crate) hung_up: bool,
     /// The peer sends nothing more.
     ended: bool,
-    /// Nothing more is read: the last reply was written, or bytes came that are no request.
+    /// Nothing more is read: the last reply was written, or the peer broke the protocol.
     closing: bool,
     failed: bool,
-    /// Its last login has failed: it takes no commands until then.
-    rests_until_ns: Option<u64>,
-    /// It is in the event loop's list of those that rest.
+    /// It takes no commands until then: a login has failed, or commands are paused.
+    held_until_ns: Option<u64>,
+    /// It is in the event loop's list of held connections.
     pub(crate) is_listed: bool,
 }
 
 impl Connection {
     /// `value_bytes_max`: longest argument that is kept whole.
     pub(crate) fn new(stream: Stream, id: u64, since_unix_ms: u64, value_bytes_max: usize) -> Self {
-        // A peer that has gone again has no address any more.
+        // A peer that has disconnected has no address.
         let socket = stream.socket();
         let addresses = socket.peer_addr().and_then(|peer| Ok((peer, socket.local_addr()?))).ok();
-        let listed = Arc::new(Listed::new(id, addresses, since_unix_ms));
+        let client = Arc::new(ClientEntry::new(id, addresses, since_unix_ms));
         Self {
-            session: Session { id, listed, ..Session::default() },
+            session: Session { id, ..Session::default() },
+            client,
             stream,
             refusal: None,
             queued: false,
@@ -111,33 +119,33 @@ impl Connection {
             parser: Parser::new(value_bytes_max),
             last_command: None,
             input: Vec::new(),
-            output: Rope::default(),
+            output: ReplyBuffer::default(),
             unanswered: Unanswered::default(),
             issuing: None,
             reads: LargeReads::default(),
-            asked: None,
-            pace: Pace::default(),
+            queued_argument: None,
+            progress: PeerProgress::default(),
             moved: 0,
             readable: true,
             hung_up: false,
             ended: false,
             closing: false,
             failed: false,
-            rests_until_ns: None,
+            held_until_ns: None,
             is_listed: false,
         }
     }
 
-    /// Whether a read would bring it on.
+    /// Whether it wants to read.
     pub(crate) fn wants_read(&self) -> bool {
         let has_room = self.parser.command().is_none() && self.parser.wants().is_none();
-        let has_room = has_room && self.rests_until_ns.is_none();
+        let has_room = has_room && self.held_until_ns.is_none();
         self.readable && !self.ended && !self.closing && !self.failed && has_room
     }
 
-    /// Whether a complete command waits, or may.
+    /// Whether a complete command may wait.
     pub(crate) fn is_blocked(&self) -> bool {
-        let waits = self.parser.command().is_some() || self.rests_until_ns.is_some();
+        let waits = self.parser.command().is_some() || self.held_until_ns.is_some();
         !self.closing && !self.failed && waits
     }
 
@@ -152,26 +160,21 @@ impl Connection {
         self.failed || (answered && (self.closing || (self.ended && !self.is_blocked())))
     }
 
-    /// Bytes that it occupies.
+    /// Bytes it occupies.
     pub(crate) fn memory(&self) -> usize {
-        let issuing = match &self.issuing {
-            Some(Issuing { rest: Rest::Many { many, .. }, .. }) => many.keys.capacity(),
-            _ => 0,
-        };
         size_of::<Self>()
             + self.session.name.capacity()
             + self.session.multi.memory()
-            + self.session.subscribed.memory()
+            + self.session.subscriptions.memory()
             + self.input.capacity()
             + self.output.memory()
             + self.stream.memory()
             + self.parser.memory()
             + self.reads.memory()
             + self.unanswered.memory()
-            + issuing * size_of::<u32>()
     }
 
-    /// Gives back what it does not use.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.input.shrink_to_fit();
         self.output.shrink_to(0);
@@ -179,7 +182,7 @@ impl Connection {
         self.unanswered.shrink();
     }
 
-    /// Issues what can be issued. `slot` is the connection's own place in the event loop's table.
+    /// Issues what can be issued. `slot` is its place in the event loop's table.
     pub(crate) fn advance(&mut self, slot: usize, requests: &mut Requests<'_>) -> Progress {
         let mut used = 0;
         let progress = loop {
@@ -187,10 +190,10 @@ impl Connection {
                 used = self.input.len();
                 break Progress::Waiting;
             }
-            if self.still_rests(requests.now) {
+            if self.is_held(requests.now) {
                 break Progress::Waiting;
             }
-            self.parser.set_strangers(self.session.standing.user().is_none());
+            self.parser.set_unauthenticated(self.session.login.user().is_none());
             match self.parser.parse(&self.input[used..]) {
                 Ok(count) => used += count,
                 Err(error) => {
@@ -200,7 +203,7 @@ impl Connection {
                 }
             }
             if let Some(wants) = self.parser.wants() {
-                if self.ask_for_argument(slot, wants, requests) {
+                if self.request_argument_memory(slot, wants, requests) {
                     continue;
                 }
                 break Progress::Waiting;
@@ -217,9 +220,9 @@ impl Connection {
                 break progress;
             }
             requests.member.own().commands.add(1);
-            self.session.quiet.go_on();
+            self.session.reply_mode.next_command();
             self.parser.release();
-            self.rest_after_failure(requests.now);
+            self.hold_after_failed_login(requests.now);
         };
         self.input.drain(..used);
         if self.input.is_empty() {
@@ -228,27 +231,28 @@ impl Connection {
         progress
     }
 
-    /// Requests of a command that are not sent yet.
-    fn unsent_of(&self, of: u64) -> usize {
-        match &self.issuing {
-            Some(Issuing { command, rest: Rest::Many { many, sent }, .. }) if *command == of => {
-                many.keys.len() - sent
-            }
-            _ => 0,
-        }
-    }
-
-    /// The answer to one request of a command.
-    pub(crate) fn complete(&mut self, command: u64, part: usize, answered: Answered<'_>, unix_ms: u64) {
+    /// Takes the answer to one request of a command. A finished command may have changed
+    /// subscriptions.
+    pub(crate) fn complete(
+        &mut self,
+        command: u64,
+        part: usize,
+        answered: Answered<'_>,
+        unix_ms: u64,
+    ) -> Option<SubscriptionChange> {
         let output = Output { bytes: &mut self.output, protocol: self.session.protocol, unix_ms };
-        self.unanswered.complete(command, part, answered, output);
-        self.take_watched();
+        let effect = self.unanswered.complete(command, part as u32, answered, output)?;
+        self.apply(effect)
     }
 
-    /// If a WATCH has been answered, notes what it has read.
-    fn take_watched(&mut self) {
-        if let Some(versions) = self.unanswered.take_watched() {
-            self.session.multi.watched(versions);
+    fn apply(&mut self, effect: Effect) -> Option<SubscriptionChange> {
+        match effect {
+            Effect::None => None,
+            Effect::Watched(versions) => {
+                self.session.multi.set_watched(versions);
+                None
+            }
+            Effect::Subscribed(change) => Some(change),
         }
     }
 
@@ -257,7 +261,7 @@ impl Connection {
         self.unanswered.push_ready(reply, &mut self.output);
     }
 
-    fn error_reply(&self, error: &CommandError) -> Rope {
+    fn error_reply(&self, error: &CommandError) -> ReplyBuffer {
         error_reply(error, self.session.protocol)
     }
 
@@ -266,8 +270,8 @@ impl Connection {
     }
 }
 
-fn error_reply(error: &CommandError, protocol: Protocol) -> Rope {
-    let mut out = Rope::default();
+fn error_reply(error: &CommandError, protocol: Protocol) -> ReplyBuffer {
+    let mut out = ReplyBuffer::default();
     ReplyWriter { out: &mut out, protocol }.error(error.as_bytes());
     out
 }

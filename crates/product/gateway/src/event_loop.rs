@@ -1,4 +1,4 @@
-//! A thread of the gateway; there may be several, each with connections and a client of its own (`shared`).
+//! A thread of the gateway. Each thread has its own connections and its own client (`shared`).
 //!
 //! ```text
 //!        ┌─────────────────────────── epoll ◀──────────────────────────────┐
@@ -7,35 +7,38 @@
 //!                                  connection ─▶ datagrams out, in batches ─┴▶ replies out, one write per connection
 //! ```
 //!
-//! Answers to the gets of a pipeline come one node after the other: replies wait for each other, for [`TOGETHER_MAX`](writing) at most, as a write costs more than all else.
+//! Answers to the gets of a pipeline come from several nodes: replies wait for each other briefly
+//! ([`DELAY_MAX`](writing)), because a write costs more than anything else.
 //!
-//! Connections are watched edge-triggered, so that one that is held back (its pipeline is full, or its peer does not read) costs no
-//! event; what is left to do for it is remembered in `queue`.
+//! Connections are watched edge-triggered, so one that is held back (its pipeline is full, or its peer
+//! does not read) causes no events. What is left to do for it is remembered in `queue`.
 
-mod access;
+mod answers;
 mod closing;
-mod handshakes;
-mod large;
-mod listeners;
-mod messages;
-mod watching;
+mod handshaking;
+mod held_connections;
+mod monitors;
+mod new_connections;
+mod subscriptions;
 mod writing;
 
 use crate::acceptor::Acceptor;
-use crate::budget::Budget;
-use crate::command::COMMANDS;
 use crate::config::GatewayConfig;
 use crate::connection::{Connection, Progress};
+use crate::handshakes::Handshakes;
 use crate::hub::Hub;
 use crate::keyspaces::{FollowedKeyspaces, KnownKeyspaces};
-use crate::limits::{LARGE_BYTES_MIN, READ_BYTES, SHORT_BYTES_MAX, THREADS_MAX};
+use crate::limits::{LARGE_BYTES_MIN, READ_BYTES, THREADS_MAX};
+use crate::listeners::{LISTENER, Listeners, TLS_LISTENER};
+use crate::memory::{MemoryGovernor, ThreadMemory};
 use crate::observation::GatewayMonitor;
-use crate::permits::Permits;
 use crate::requests::{Origins, Requests, TurnGets};
-use crate::security::Access;
 use crate::shared::{Member, ServerState, ThreadState};
+use crate::shared_users::SharedUsers;
 use nicekv_client::{ClientCore, Config};
 use nicekv_proto::{ClientId, Duration, Now};
+use nicekv_redis::limits::SHORT_BYTES_MAX;
+use nicekv_redis::table::COMMANDS;
 use nicekv_runtime::{Left, Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, renew_client_id};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -46,26 +49,21 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use handshakes::Handshakes;
-pub use listeners::Listeners;
-
-const LISTENER: u64 = 0;
 const UPLINK: u64 = 1;
 const WAKER: u64 = 2;
-const TLS_LISTENER: u64 = 3;
 const FIRST_CONNECTION: u64 = 4;
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 1_024;
-/// Batches of datagrams received before connections have their turn.
+/// Batches of datagrams received in one turn.
 const RECEIVE_ROUNDS_MAX: usize = 8;
-/// A connection that nothing happened on for so long, or twice as long, gives back the memory that it does not use.
+/// A connection that was idle for this time frees its unused memory, within twice this time.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// A RESP server in front of a client of its own: one thread, or one of several.
+/// One thread of a RESP server, with its own client.
 pub struct Gateway {
     timeout: Duration,
-    /// Only one of the threads has some.
+    /// Only one of the threads has listeners.
     acceptors: Vec<Acceptor>,
     uplink: Uplink,
     waker: Waker,
@@ -73,38 +71,40 @@ pub struct Gateway {
     core: ClientCore,
     keyspaces: FollowedKeyspaces,
     connections: Slab<Connection>,
-    budget: Budget,
+    memory: ThreadMemory,
     origins: Origins,
     gets: TurnGets,
     hub: Hub,
     member: Member,
     hasher: RandomState,
-    /// Connections to look at in this turn (`Connection::queued`).
+    /// Connections to serve (`Connection::queued`).
     queue: Vec<usize>,
-    /// Those of this turn.
+    /// Connections of this turn.
     turn: Vec<usize>,
     /// Connections with a command that waits for room in the window.
     window_queue: Vec<usize>,
-    /// Connections whose replies wait for others (`Connection::delayed`), and until when.
+    /// Connections whose replies are delayed (`Connection::delayed`), and until when.
     delayed: Vec<usize>,
     delayed_until_ns: u64,
-    /// The slots of connections that wait to be granted something, by the numbers of their questions.
-    askers: HashMap<u64, usize>,
-    /// When to look whether peers keep others from what these wait for; `None` while nobody does.
-    look_ns: Option<u64>,
+    /// Slots of connections with queued requests for memory, by their numbers.
+    memory_queue: HashMap<u64, usize>,
+    /// When to check for slow peers; `None` while no request for memory is queued.
+    check_peers_ns: Option<u64>,
     linger: Linger,
     handshakes: Handshakes,
-    /// Of the users that connections were looked at for last.
+    /// Version of the users that connections were last checked against.
     users_version: u64,
-    /// Connections that rest after a login that failed (`Connection::is_listed`), and when the first of them has.
-    resting: Vec<usize>,
-    rested_ns: Option<u64>,
-    /// When to look for idle connections; `None` if all are known to be idle.
+    /// Connections that take no commands for a while (`Connection::is_listed`), and when the first one
+    /// continues.
+    held: Vec<usize>,
+    held_until_ns: Option<u64>,
+    /// When to look for idle connections; `None` if all are idle.
     sweep_ns: Option<u64>,
 }
 
 impl Gateway {
-    /// A gateway of one thread, on sockets that the caller has bound (so that the caller reports a port in use). `uplink` is its client's.
+    /// A gateway of one thread. The caller has bound the listeners, so that it reports a port in use.
+    /// `uplink`: for its client.
     pub fn new(
         listeners: impl Into<Listeners>,
         uplink: impl Into<Uplink>,
@@ -114,16 +114,16 @@ impl Gateway {
         Ok(Self::threads(listeners, uplinks, &config)?.remove(0))
     }
 
-    /// A gateway of several threads, each with an id and an uplink for its client: all of them are to be [run](Self::run), each on a thread.
-    /// The settings' limits hold for all together.
+    /// A gateway of several threads, each with an id and an uplink for its client. The caller
+    /// [runs](Self::run) each on a thread. Limits hold for all threads together.
     pub fn threads(
         listeners: impl Into<Listeners>,
         uplinks: Vec<(ClientId, Uplink)>,
         config: &GatewayConfig,
     ) -> io::Result<Vec<Self>> {
         assert!((1..=THREADS_MAX).contains(&uplinks.len()), "a gateway has 1 to {THREADS_MAX} threads");
-        assert!(config.large_bytes_max >= LARGE_BYTES_MIN, "there is room for a value");
-        // What is counted as freed is to be free.
+        assert!(config.large_bytes_max >= LARGE_BYTES_MIN, "large_bytes_max has room for a value");
+        // Large buffers are returned to the system when they are freed.
         keep_large_buffers_apart();
         let wakers = uplinks.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>()?;
         let listeners = listeners.into();
@@ -133,11 +133,14 @@ impl Gateway {
             is_protected: config.protected_mode,
             started_unix_ms: now().unix_ms,
             connections_max: config.connections_max,
-            memory_bytes_max: config.memory_bytes_max,
-            permits: Arc::new(Permits::new(config.large_bytes_max, wakers.clone())),
+            memory: Arc::new(MemoryGovernor::new(
+                config.memory_bytes_max,
+                config.large_bytes_max,
+                wakers.clone(),
+            )),
             value_bytes_max: config.client.value_bytes_max,
             keyspaces: KnownKeyspaces::new(config.client.keyspaces.clone()),
-            access: Access::new(config.users.clone()).map_err(io::Error::other)?,
+            users: SharedUsers::new(config.users.clone()).map_err(io::Error::other)?,
             threads: wakers.iter().map(|waker| ThreadState::new(waker.clone(), COMMANDS.len())).collect(),
             ..ServerState::default()
         });
@@ -154,12 +157,12 @@ impl Gateway {
         uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()
     }
 
-    /// The keyspaces of all its threads.
+    /// The keyspaces of all threads.
     pub fn keyspaces(&self) -> KnownKeyspaces {
         self.member.server.keyspaces.clone()
     }
 
-    /// Where the gateway, with all its threads, may be asked how it is.
+    /// Observes the gateway, with all its threads.
     pub fn monitor(&self) -> GatewayMonitor {
         GatewayMonitor(self.member.server.clone())
     }
@@ -181,7 +184,7 @@ impl Gateway {
         Ok(Self {
             core: ClientCore::new(client),
             keyspaces: FollowedKeyspaces::default(),
-            budget: Budget::new(member.clone()),
+            memory: ThreadMemory::new(member.clone()),
             timeout,
             acceptors,
             handshakes: Handshakes::new(member.server.threads.len()),
@@ -199,17 +202,17 @@ impl Gateway {
             window_queue: Vec::new(),
             delayed: Vec::new(),
             delayed_until_ns: 0,
-            askers: HashMap::new(),
-            look_ns: None,
+            memory_queue: HashMap::new(),
+            check_peers_ns: None,
             linger: Linger::new(Linger::DEFAULT),
             users_version: 1,
-            resting: Vec::new(),
-            rested_ns: None,
+            held: Vec::new(),
+            held_until_ns: None,
             sweep_ns: None,
         })
     }
 
-    /// Serves until `stop`. Fails only if the sockets of its own do; a connection that fails is closed.
+    /// Serves until `stop`. Fails only if its own sockets fail; a failed connection is closed.
     pub fn run(mut self, stop: &Stop) -> io::Result<()> {
         stop.register(&self.waker);
         let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -233,17 +236,16 @@ impl Gateway {
             self.receive_local(now, !events.is_empty());
             renew_client_id(&mut self.core)?;
             self.keyspaces.follow(&self.member.server.keyspaces, &mut self.core);
-            self.hear_of_users();
+            self.follow_users();
             self.on_time(now)?;
-            self.hear();
+            self.deliver_messages();
             self.show_commands();
             self.deliver(now);
             self.follow_subscriptions(now);
-            self.hear_of_large(now);
+            self.grant_memory(now);
             self.serve(now, &mut buffer);
             self.hub.submit(now, &mut self.core, self.timeout);
-            self.count_errors();
-            // Replicas work while replies are written.
+            // Requests leave first, so that replicas work while replies are written.
             if self.leaves_at_ns().is_none_or(|at_ns| at_ns <= now.boot_ns) {
                 self.gets.end_turn();
                 self.uplink.send_with(|out| self.core.poll_transmit(out))?;
@@ -253,12 +255,12 @@ impl Gateway {
         Ok(())
     }
 
-    /// When the requests of this turn leave, if they wait.
+    /// When the requests of this turn leave, if they wait for others.
     fn leaves_at_ns(&self) -> Option<u64> {
         self.gets.leaves_at_ns(self.core.in_flight())
     }
 
-    /// How long to wait for events; `None` is for ever.
+    /// How long to wait for events; `None`: until one comes.
     fn sleep(&self) -> Option<Timespec> {
         const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         if !self.queue.is_empty() {
@@ -279,9 +281,9 @@ impl Gateway {
             self.sweep_ns,
             delayed_ns,
             self.leaves_at_ns(),
-            self.look_ns,
+            self.check_peers_ns,
             self.hub.next_deadline().filter(|_| self.core.room() > 0),
-            self.rested_ns,
+            self.held_until_ns,
             self.handshakes.next_deadline(),
         ];
         let deadline_ns = deadlines.into_iter().flatten().min()?;
@@ -297,14 +299,14 @@ impl Gateway {
         Ok(())
     }
 
-    /// Another thread has left something, or holds what is too much together with what this one holds.
+    /// Another thread has handed over connections, or the memory limit is exceeded.
     fn on_wake(&mut self, now: Now) {
         self.waker.clear();
         for new in self.member.own().take_handed_over() {
             self.add(new, now);
         }
-        self.close_named();
-        self.keep_within_budget();
+        self.close_killed();
+        self.enforce_memory_limit();
     }
 
     fn receive(&mut self, now: Now) -> io::Result<()> {
@@ -319,7 +321,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Takes what nodes of this process have answered. `is_busy`: there was something else to do.
+    /// Takes answers of nodes in this process. `is_busy`: there were other events.
     fn receive_local(&mut self, now: Now, mut is_busy: bool) {
         self.uplink.receive_local(|message| {
             is_busy = true;
@@ -348,13 +350,13 @@ impl Gateway {
         if self.sweep_ns.is_some_and(|sweep_ns| sweep_ns <= now.boot_ns) {
             self.sweep(now);
         }
-        self.look_at_peers(now);
-        self.end_rests(now);
-        self.give_up_handshakes(now);
+        self.close_slow_peers(now);
+        self.release_held(now);
+        self.expire_handshakes(now);
         Ok(())
     }
 
-    /// Hands answers to the commands that wait for them.
+    /// Hands answers to their commands.
     fn deliver(&mut self, now: Now) {
         while self.deliver_one(now) {}
         if self.core.room() > 0 {
@@ -366,7 +368,7 @@ impl Gateway {
         }
     }
 
-    /// Reads and issues for every queued connection.
+    /// Serves every queued connection: reads, and issues commands.
     fn serve(&mut self, now: Now, buffer: &mut [u8; READ_BYTES]) {
         self.member.own().set_client(&self.core.counters(), self.core.in_flight());
         std::mem::swap(&mut self.queue, &mut self.turn);
@@ -374,17 +376,17 @@ impl Gateway {
             self.sweep_ns = Some(now.after(IDLE_AFTER));
         }
         let mut served = Vec::new();
-        self.allow_handshakes();
+        self.handshakes.begin_turn();
         for index in 0..self.turn.len() {
             let slot = self.turn[index];
-            if self.is_put_off(slot) {
+            if self.must_delay_handshake(slot) {
                 // It stays `queued`.
                 self.queue.push(slot);
                 continue;
             }
             let room = self.core.room();
             if self.advance(slot, now, buffer) == Progress::WindowFull {
-                // Who got something comes after those who got nothing.
+                // Connections that got room queue behind those that got none.
                 let list = if self.core.room() < room { &mut served } else { &mut self.window_queue };
                 list.push(slot);
             }
@@ -393,11 +395,11 @@ impl Gateway {
     }
 
     fn advance(&mut self, slot: usize, now: Now, buffer: &mut [u8; READ_BYTES]) -> Progress {
-        // It may have been closed in this turn for what it holds.
+        // It may have been closed in this turn to free memory.
         let Some(connection) = self.connections.get_mut(slot) else { return Progress::Waiting };
         (connection.queued, connection.active) = (false, true);
         if connection.wants_read()
-            && let Some(bytes) = self.budget.read_bytes()
+            && let Some(bytes) = self.memory.read_bytes()
         {
             let was_handshaking = connection.stream.is_handshaking();
             connection.read(&mut buffer[..bytes]);
@@ -415,15 +417,15 @@ impl Gateway {
             hasher: &self.hasher,
             timeout: self.timeout,
             hub: &mut self.hub,
-            askers: &mut self.askers,
+            memory_queue: &mut self.memory_queue,
         };
         connection.follow_users(&requests);
-        connection.look_after_reads(slot, &mut requests);
+        connection.request_read_memory(slot, &mut requests);
         let progress = connection.advance(slot, &mut requests);
         connection.account(now, &self.member);
-        self.budget.count(connection);
-        self.note_rest(slot);
-        self.keep_within_budget();
+        self.memory.count(connection);
+        self.note_held(slot);
+        self.enforce_memory_limit();
         progress
     }
 }

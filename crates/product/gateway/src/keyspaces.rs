@@ -1,55 +1,56 @@
-//! The keyspaces that a gateway serves: who finds out that there are others says so, and its threads go on with these.
+//! The keyspaces that a gateway serves. Whoever polls the metadata service updates the list, and the
+//! threads follow.
 
 use nicekv_client::{ClientCore, Keyspace};
 use nicekv_proto::{KeyspaceId, Replication};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A list that whoever has a clone may replace.
+/// The list of keyspaces; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct KnownKeyspaces(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Counts the lists; written with the list locked.
+    /// Number of changes; written with the list locked.
     version: AtomicU64,
     keyspaces: Mutex<Vec<Keyspace>>,
     stored: Mutex<Vec<Stored>>,
 }
 
-/// What a keyspace holds, as nodes have counted it.
+/// What a keyspace holds, as counted by nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Which.
+    /// The keyspace.
     pub keyspace: KeyspaceId,
     /// Keys with a value.
     pub keys: u64,
-    /// Of these, those that expire.
+    /// Keys that expire.
     pub expiring: u64,
-    /// When they do on the average, in milliseconds since 1970.
+    /// Average expiry of these, in Unix milliseconds.
     pub expiry_ms: u64,
 }
 
 impl KnownKeyspaces {
-    /// These.
+    /// A list of these keyspaces.
     pub fn new(keyspaces: Vec<Keyspace>) -> Self {
         let (version, keyspaces) = (AtomicU64::new(1), Mutex::new(keyspaces));
         Self(Arc::new(Shared { version, keyspaces, stored: Mutex::default() }))
     }
 
-    /// The keyspaces hold this now.
+    /// Updates what the keyspaces hold.
     pub fn set_stored(&self, stored: Vec<Stored>) {
         *self.0.stored.lock().unwrap_or_else(PoisonError::into_inner) = stored;
     }
 
-    /// What they held when somebody said so last; in the order of their numbers.
+    /// What they hold, as last updated, by number.
     pub(crate) fn stored(&self) -> Vec<Stored> {
         let mut stored = self.0.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
         stored.sort_unstable_by_key(|stored| stored.keyspace);
         stored
     }
 
-    /// These, as the metadata service says now. Whether there is another one, or one less, or one is otherwise for clients.
+    /// Updates the list. True if it differs for clients.
     pub fn set(&self, keyspaces: Vec<Keyspace>) -> bool {
         let mut known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let what_matters = |keyspace: &Keyspace| {
@@ -81,40 +82,35 @@ impl KnownKeyspaces {
         })
     }
 
-    pub(crate) fn has(&self, number: i32) -> Option<KeyspaceId> {
-        let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().map(|keyspace| keyspace.id).find(|id| i32::from(id.0) == number)
-    }
-
-    /// Whether values of this one may be too long for a datagram.
+    /// Whether values may exceed a datagram.
     pub(crate) fn has_large_values(&self, id: KeyspaceId) -> bool {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = known.iter();
         all.any(|keyspace| keyspace.id == id && keyspace.has_large_values())
     }
 
-    /// Whether the first one has primaries, which what is published needs.
+    /// Whether the first keyspace has primaries, which publishing needs.
     pub(crate) fn can_publish(&self) -> bool {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = known.iter();
         all.any(|one| one.id == KeyspaceId::DEFAULT && !matches!(one.replication, Replication::Quorum(_)))
     }
 
-    /// SELECT takes numbers below this one, though not all of them.
+    /// One more than the highest number that SELECT accepts.
     pub(crate) fn databases(&self) -> u32 {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|keyspace| u32::from(keyspace.id.0) + 1).max().unwrap_or(0)
     }
 }
 
-/// The list that a thread's client goes by: the one of this version.
+/// The version of the list that a thread's client uses.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedKeyspaces {
     version: u64,
 }
 
 impl FollowedKeyspaces {
-    /// Has the client go by the list, if that is another one.
+    /// Gives the client the list, if it has changed.
     pub(crate) fn follow(&mut self, known: &KnownKeyspaces, client: &mut ClientCore) {
         let newest = known.0.version.load(Ordering::Acquire);
         if newest != self.version {
@@ -137,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn that_hot_keys_are_spread_is_the_clusters_to_say_and_not_a_files() {
+    fn hot_balancing_follows_the_cluster_not_the_file() {
         let of_file = Keyspace { partition_bits: Some(4), ..keyspace(0) };
         let of_cluster = Keyspace { is_hot: true, ..of_file };
         let (known, mut followed) = (KnownKeyspaces::new(vec![of_file]), FollowedKeyspaces::default());
@@ -157,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_gone_by() {
+    fn clients_follow_changes_of_the_list() {
         let (known, mut followed) = (KnownKeyspaces::new(vec![keyspace(0)]), FollowedKeyspaces::default());
         let mut client = ClientCore::new(Config::new(ClientId(1), keyspace(0)));
         let mut refusal = |followed: &mut FollowedKeyspaces, id| {
@@ -168,7 +164,7 @@ mod tests {
         assert_eq!(refusal(&mut followed, 16), no_such(16));
         assert!(!known.set(vec![keyspace(0)]) && known.set(vec![keyspace(0), keyspace(16)]));
         assert_eq!((refusal(&mut followed, 16), refusal(&mut followed, 0)), (None, None));
-        assert_eq!((known.has(16), known.has(1), known.databases()), (Some(KeyspaceId(16)), None, 17));
+        assert_eq!((known.all(), known.databases()), (vec![KeyspaceId(0), KeyspaceId(16)], 17));
         // A request to the one that goes is still under way.
         assert!(known.set(vec![keyspace(0), keyspace(17)]));
         assert_eq!((refusal(&mut followed, 16), refusal(&mut followed, 17)), (no_such(16), None));

@@ -1,4 +1,4 @@
-//! What MONITOR shows: every command, to the connections that want to see them.
+//! MONITOR: every command is shown to the connections that asked for it.
 //!
 //! ```text
 //!   command, on any thread ─▶ a line ─▶ the threads that have monitors ─▶ their outputs
@@ -7,42 +7,39 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of lines that wait for a thread; with more, it closes its monitors.
+/// Bytes of lines that wait for a thread; with more, the thread closes its monitors.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// The monitors of a thread, and what they are to be shown.
+/// The monitors of a thread, and the lines that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Monitors {
     count: AtomicUsize,
     waiting: Mutex<Waiting>,
 }
 
-/// Lines for the monitors of a thread.
+/// Lines that wait for the monitors of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) lines: Vec<Arc<[u8]>>,
     bytes: usize,
-    /// There were too many.
+    /// Lines were dropped.
     pub(crate) is_overrun: bool,
 }
 
 impl Monitors {
-    /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// There is one more.
     pub(crate) fn join(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One has gone.
     pub(crate) fn leave(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// They are to be shown a line.
+    /// Adds a line.
     pub(crate) fn show(&self, line: &Arc<[u8]>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.bytes + line.len() > WAITING_BYTES_MAX {
@@ -58,7 +55,7 @@ impl Monitors {
     }
 }
 
-/// The line of a command: when, by whom, in which database, and its words, quoted as in Redis.
+/// The line of a command: time, database, peer, and arguments, quoted as in Redis.
 pub(crate) fn line<'a>(
     unix_ms: u64,
     database: u16,
@@ -92,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_as_in_redis() {
+    fn lines_are_quoted_as_in_redis() {
         let words = [&b"set"[..], b"a\"b\\", b"\x00\r\n\x7f"];
         let line = line(1_700_000_000_123, 3, "127.0.0.1:5", words.into_iter());
         let expected = "+1700000000.123000 [3 127.0.0.1:5] \"set\" \"a\\\"b\\\\\" \"\\x00\\r\\n\\x7f\"\r\n";
@@ -100,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_take_the_lines_is_told_no_more_of_them() {
+    fn lines_are_dropped_when_too_many_wait() {
         let monitors = Monitors::default();
         let line: Arc<[u8]> = vec![b'x'; 1 << 20].into();
         (0..20).for_each(|_| monitors.show(&line));

@@ -1,18 +1,18 @@
-//! What a gateway says of itself, for operators.
+//! What a gateway reports to operators.
 
-use crate::command::COMMANDS;
-use crate::security::Reason;
 use crate::shared::{FAILURES, Failed, Handshake, ServerState, ThreadState};
 use nicekv_proto::{Durations, OpId};
+use nicekv_redis::acl::DenialReason;
+use nicekv_redis::table::COMMANDS;
 use std::net::SocketAddrV4;
 use std::sync::{Arc, PoisonError};
 
-/// Where a gateway may be asked how it is, by any thread and without its threads knowing; clones are the same.
+/// Observes a gateway from any thread, without disturbing its threads.
 #[derive(Clone, Debug)]
 pub struct GatewayMonitor(pub(crate) Arc<ServerState>);
 
 impl GatewayMonitor {
-    /// As of now.
+    /// The current state.
     pub fn observe(&self) -> GatewayObservation {
         let Self(server) = self;
         GatewayObservation {
@@ -25,12 +25,16 @@ impl GatewayMonitor {
             connections_denied: server.connections_denied.get(),
             handshakes: self.handshakes(),
             handshakes_open: server.sum(|thread| &thread.handshakes_open) as usize,
-            denied: Reason::ALL.map(Reason::name).into_iter().zip(server.access.denied()).collect(),
-            large_bytes: server.permits.held(),
-            large_bytes_max: server.permits.bytes_max(),
-            large_waiting: server.permits.waiting(),
-            memory_bytes: server.memory_bytes(),
-            memory_bytes_max: server.memory_bytes_max,
+            denied: DenialReason::ALL
+                .map(DenialReason::name)
+                .into_iter()
+                .zip(server.users.denied())
+                .collect(),
+            large_bytes: server.memory.large_bytes(),
+            large_bytes_max: server.memory.large_bytes_max(),
+            large_waiting: server.memory.queued(),
+            memory_bytes: server.memory.short_bytes(),
+            memory_bytes_max: server.memory.short_bytes_max(),
             threads: server.threads.len(),
             commands: server.sum(|thread| &thread.commands),
             requests: server.sum(|thread| &thread.submitted),
@@ -44,7 +48,7 @@ impl GatewayMonitor {
             stranger: server
                 .threads
                 .iter()
-                .find_map(|thread| *thread.stranger.lock().unwrap_or_else(PoisonError::into_inner)),
+                .find_map(|thread| *thread.other_peer.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
@@ -71,7 +75,7 @@ impl GatewayMonitor {
         recent.into_iter().map(named).collect()
     }
 
-    /// Of every command for which something was asked of the store.
+    /// Of every command that made requests.
     fn latencies(&self) -> Vec<(&'static str, Durations)> {
         let of = |number| self.0.durations(number);
         let all = COMMANDS.iter().enumerate().map(|(number, command)| (command.name, of(number)));

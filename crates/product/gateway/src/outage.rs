@@ -1,13 +1,13 @@
-//! Since when no metadata service answers this process: part of what clients are told when no replica answers them.
+//! How long no metadata service has answered this process: part of the error when no replica answers.
 //!
-//! Without one that leads, the leases of the nodes end and gets stop, and nothing stands in for a node that fails; but a request that
-//! times out shows nothing of that by itself.
+//! Without a leader of the metadata service, the leases of nodes end, gets stop, and failed nodes are not
+//! replaced; but a timeout alone shows nothing of that.
 
 use nicekv_runtime::{in_words, now};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// On the boot-time clock; 0: it answers, or nobody has asked it.
+/// Boot-time clock; 0: it answers, or was never asked.
 static SILENT_SINCE_NS: AtomicU64 = AtomicU64::new(0);
 
 /// The metadata service has not answered since this moment of the boot-time clock; `None`: it answers.
@@ -15,7 +15,7 @@ pub fn note_metadata_silence(since_ns: Option<u64>) {
     SILENT_SINCE_NS.store(since_ns.map_or(0, |since_ns| since_ns.max(1)), Ordering::Relaxed);
 }
 
-/// What is added to the error of a request that nobody has answered.
+/// Appended to the error of a request without an answer.
 pub(crate) fn cause() -> String {
     match SILENT_SINCE_NS.load(Ordering::Relaxed) {
         0 => String::new(),
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cause_says_for_how_long_and_what_to_do() {
+    fn the_cause_says_how_long_and_what_to_do() {
         let cause = cause_at(63_000_000_000, 1_000_000_000);
         assert!(cause.contains("for 62 s") && cause.contains("start it again"), "{cause}");
     }

@@ -1,21 +1,20 @@
-//! CLIENT PAUSE: for a while no connection's commands are taken, or none that write.
+//! CLIENT PAUSE: for a while no commands are run, or none that write.
 
 use nicekv_proto::{Duration, Now};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A connection that waits looks again after so long at most: a pause may be ended.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A held connection checks again after this time: a pause may be ended early.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Of all threads.
+/// Shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     paused: Mutex<Option<Paused>>,
-    /// Whether there may be one: else nobody takes the lock.
+    /// False if there is certainly no pause, so that the lock need not be taken.
     is_any: AtomicBool,
 }
 
-/// Until when, and what.
 #[derive(Clone, Copy, Debug)]
 struct Paused {
     until_ns: u64,
@@ -29,7 +28,7 @@ impl Pause {
         self.is_any.store(paused.is_some(), Ordering::Release);
     }
 
-    /// As in Redis: of two the longer time, and what is more.
+    /// As in Redis, two pauses combine to the longer time and the stricter mode.
     pub(crate) fn begin(&self, now: Now, time: Duration, writes_only: bool) {
         let until_ns = now.after(time);
         self.change(|paused| {
@@ -44,7 +43,7 @@ impl Pause {
         self.change(|paused| *paused = None);
     }
 
-    /// When a command may be tried again that writes, or does not; `None`: it is not held back.
+    /// When to try a command again; `None` if it is not held back.
     pub(crate) fn holds(&self, now: Now, writes: bool) -> Option<u64> {
         if !self.is_any.load(Ordering::Acquire) {
             return None;
@@ -54,7 +53,7 @@ impl Pause {
             *paused = paused.filter(|paused| paused.until_ns > now.boot_ns);
             found = paused.filter(|paused| writes || !paused.writes_only);
         });
-        found.map(|paused| paused.until_ns.min(now.after(LOOK_EVERY)))
+        found.map(|paused| paused.until_ns.min(now.after(CHECK_INTERVAL)))
     }
 }
 
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paused_goes_on_when_it_is_over_or_ended() {
+    fn commands_continue_when_a_pause_expires_or_is_ended() {
         let pause = Pause::default();
         assert_eq!(pause.holds(at(1), true), None);
         pause.begin(at(10), Duration::from_millis(100), true);

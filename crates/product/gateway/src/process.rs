@@ -1,11 +1,11 @@
-//! What the kernel knows of this process; what it does not say is left out.
+//! What the kernel reports of this process.
 
 use std::fs;
 
 /// Bytes of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Its own: what no file has.
+    /// Anonymous memory.
     pub(crate) own: u64,
     pub(crate) resident: u64,
     pub(crate) peak: u64,
@@ -25,7 +25,7 @@ impl Memory {
     }
 }
 
-/// Bytes of memory that the machine has.
+/// Bytes of memory of the machine.
 pub(crate) fn machine_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
@@ -35,10 +35,10 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Seconds of processors that it has used: in the kernel, and itself.
+/// CPU seconds used: in the kernel, and in user mode.
 pub(crate) fn processor_s() -> Option<(f64, f64)> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name may hold anything, also spaces and brackets; the next field is the third.
+    // The program name may contain spaces and brackets; the next field is the third.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_what_is_used() {
+    fn memory_and_cpu_time_are_read() {
         let text = "Name:\ta\nVmHWM:\t    3000 kB\nVmRSS:\t    2000 kB\nRssAnon:\t    1000 kB\n";
         let memory = Memory { own: 1_024_000, resident: 2_048_000, peak: 3_072_000 };
         assert_eq!((Memory::parse(text), Memory::parse("")), (Some(memory), None));

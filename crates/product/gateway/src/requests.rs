@@ -1,32 +1,32 @@
-//! The way of a connection's requests into the client, and of their answers back.
+//! How requests of connections reach the client, and their answers come back.
 //!
 //! ```text
 //!   GET k  ─┐                                   ┌─▶ reply
-//!   TTL k  ─┼─▶ one request ─▶ … ─▶ one answer ─┼─▶ reply       of the same turn, whichever connections they are from
+//!   TTL k  ─┼─▶ one request ─▶ … ─▶ one answer ─┼─▶ reply       of the same turn, from any connection
 //!   GET k  ─┘                                   └─▶ reply
 //! ```
 //!
-//! Gets of one key that are issued in one turn are one request: its datagram leaves at the end of the turn, after all of
-//! them were called, so what it reads is a right answer to each. Those of a later turn are not: the replica may have read already.
+//! Gets of one key that are issued in one turn are one request. Its datagram leaves at the end of the
+//! turn, after all of them were called, so its answer is right for each. Gets of a later turn need
+//! another request: the replica may have read the key already.
 //!
-//! A turn is one of the event loop, or, with many callers, several: while nodes are at work on gets, those that come wait, for
-//! about a round trip at most, and leave together. A datagram and a node's turn cost the same for one get as for many.
+//! A turn is one of the event loop or, with many callers, several: while nodes work on gets, new ones
+//! wait for about a round trip at most, and leave together. A datagram costs about the same for one get
+//! as for many.
 
 use crate::hub::{self, Hub};
-use crate::permits::Kept;
 use crate::shared::Member;
 use nicekv_client::{ClientCore, Request, SharedBytes, SubmitError, Ticket, Waiters};
 use nicekv_proto::{Duration, KeyspaceId, Now};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Range;
-use std::sync::Arc;
 
-/// Of fewer that are under way or wait, none waits: with few callers it is the round trip that counts.
-const COMPANY_MIN: usize = 4;
-/// So many do not wait for more: what they cost will not become much less.
+/// With fewer gets in flight or waiting, none waits: latency counts more with few callers.
+const BATCHING_MIN: usize = 4;
+/// A batch of this size leaves: waiting longer saves little.
 const BATCH_ENOUGH: usize = 48;
-/// No get waits for longer, about a round trip.
+/// Longest wait of a get, about a round trip.
 const WAIT_MAX: Duration = Duration::from_micros(60);
 
 /// Where a request comes from.
@@ -34,22 +34,23 @@ const WAIT_MAX: Duration = Duration::from_micros(60);
 pub(crate) struct Origin {
     /// Place of the connection in the event loop's table.
     pub(crate) slot: usize,
-    /// Its id: the place may have been given to another one since.
+    /// Its id: the place may belong to another connection by now.
     pub(crate) connection: u64,
-    /// Number of the command on the connection.
+    /// Number of the command of the connection.
     pub(crate) command: u64,
-    /// Number of the request in the command.
+    /// Number of the request of the command.
     pub(crate) part: usize,
-    /// Which command it is: its number in the table.
+    /// Number of the command in the command table.
     pub(crate) called: usize,
     /// When it was issued.
     pub(crate) since_ns: u64,
 }
 
-/// The origins of each request in flight. Each is a part of an unanswered command, of which every connection has a bounded number.
+/// The origins of each request in flight. Each belongs to an unanswered command, and connections have
+/// a bounded number of these.
 pub(crate) type Origins = Waiters<Origin>;
 
-/// Passes on what is a keyed hash already.
+/// Passes on keys that are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hashed(u64);
 
@@ -59,7 +60,7 @@ impl Hasher for Hashed {
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("only hashes are hashed, as numbers");
+        unreachable!("keys are hashes");
     }
 
     fn write_u64(&mut self, hash: u64) {
@@ -70,14 +71,14 @@ impl Hasher for Hashed {
 /// A map by keyed hashes.
 pub(crate) type HashedMap<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
-/// The gets that were issued in this turn, and have not left.
+/// The gets of this turn, which have not left.
 #[derive(Debug, Default)]
 pub(crate) struct TurnGets {
     /// Counts turns.
     turn: u64,
-    /// When the first of them was issued.
+    /// When the first request was issued.
     since_ns: Option<u64>,
-    /// Requests that were issued in this turn, and whether there are others than gets.
+    /// Requests of this turn, and whether some are not gets.
     issued: usize,
     has_updates: bool,
     by_hash: HashedMap<(KeyspaceId, Range<usize>, Ticket)>,
@@ -85,15 +86,16 @@ pub(crate) struct TurnGets {
 }
 
 impl TurnGets {
-    /// When what was issued leaves at the latest, if it may wait for others to leave with it: while the nodes are at work on those before.
+    /// When the requests of this turn leave at the latest, if they may wait for others: while nodes work
+    /// on earlier ones.
     pub(crate) fn leaves_at_ns(&self, in_flight: usize) -> Option<u64> {
-        let under_way = in_flight.saturating_sub(self.issued);
-        let has_company = under_way > 0 && under_way + self.issued >= COMPANY_MIN;
-        let waits = has_company && !self.has_updates && self.issued < BATCH_ENOUGH;
+        let earlier = in_flight.saturating_sub(self.issued);
+        let may_batch = earlier > 0 && earlier + self.issued >= BATCHING_MIN;
+        let waits = may_batch && !self.has_updates && self.issued < BATCH_ENOUGH;
         self.since_ns.filter(|_| waits).map(|since_ns| since_ns + WAIT_MAX.as_nanos() as u64)
     }
 
-    /// What was issued leaves now.
+    /// The requests of this turn leave.
     pub(crate) fn end_turn(&mut self) {
         (self.since_ns, self.issued, self.has_updates) = (None, 0, false);
         self.turn += 1;
@@ -113,7 +115,7 @@ impl TurnGets {
     }
 }
 
-/// What a connection needs of the event loop to issue commands.
+/// What a connection needs to issue commands.
 pub(crate) struct Requests<'a> {
     pub(crate) now: Now,
     pub(crate) core: &'a mut ClientCore,
@@ -123,8 +125,8 @@ pub(crate) struct Requests<'a> {
     pub(crate) hasher: &'a RandomState,
     pub(crate) timeout: Duration,
     pub(crate) hub: &'a mut Hub,
-    /// The slots of connections that wait to be granted something, by the numbers of their questions.
-    pub(crate) askers: &'a mut HashMap<u64, usize>,
+    /// Slots of connections with queued requests for memory, by their numbers.
+    pub(crate) memory_queue: &'a mut HashMap<u64, usize>,
 }
 
 impl Requests<'_> {
@@ -137,28 +139,28 @@ impl Requests<'_> {
         self.gets.turn
     }
 
-    /// Names a key within a connection. Two keys with one hash only wait for each other needlessly.
+    /// Hash of a key, for comparisons within a connection.
     pub(crate) fn hash(&self, keyspace: KeyspaceId, key: &[u8]) -> u64 {
         self.hasher.hash_one((keyspace.0, key))
     }
 
-    /// `hash`: of the request's key, if it is known. `kept`: its value, if it is a large argument.
+    /// `hash`: of the request's key, if known. `shared`: the buffer of its value, if that is large.
     pub(crate) fn submit(
         &mut self,
         keyspace: KeyspaceId,
         request: Request<'_>,
         origin: Origin,
         hash: Option<u64>,
-        kept: Option<&Arc<Kept>>,
+        shared: Option<&SharedBytes>,
     ) -> Result<(), SubmitError> {
-        // A get tells how long the value is, too.
+        // A get also answers how long the value is.
         let (key, is_get) = match request {
             Request::Get { key } => (key, true),
             Request::Length { key } => (key, false),
-            _ => return self.begin(keyspace, request, origin, kept).map(|_| ()),
+            _ => return self.begin(keyspace, request, origin, shared).map(|_| ()),
         };
         let hash = hash.unwrap_or_else(|| self.hash(keyspace, key));
-        // It may have been given up before it left.
+        // The request may have been given up before it left.
         let same = self.gets.find(hash, keyspace, key).filter(|ticket| self.origins.is_open(*ticket));
         if let Some(ticket) = same {
             self.origins.join(ticket, (keyspace, key), origin);
@@ -171,7 +173,7 @@ impl Requests<'_> {
         Ok(())
     }
 
-    /// A request that no other command shares.
+    /// Sends a request that no other command shares.
     pub(crate) fn begin_alone(
         &mut self,
         keyspace: KeyspaceId,
@@ -186,12 +188,11 @@ impl Requests<'_> {
         keyspace: KeyspaceId,
         request: Request<'_>,
         origin: Origin,
-        kept: Option<&Arc<Kept>>,
+        shared: Option<&SharedBytes>,
     ) -> Result<Ticket, SubmitError> {
-        let kept = kept.map(|kept| SharedBytes::new(kept.clone()));
         let deadline_ns = self.now.after(self.timeout);
         let keyspace = if matches!(request, Request::Publish { .. }) { hub::KEYSPACE } else { keyspace };
-        let ticket = self.core.submit_shared(self.now, keyspace, request, deadline_ns, kept.as_ref())?;
+        let ticket = self.core.submit_shared(self.now, keyspace, request, deadline_ns, shared)?;
         self.gets.issued += 1;
         self.gets.since_ns.get_or_insert(self.now.boot_ns);
         self.gets.has_updates |= !matches!(request, Request::Get { .. } | Request::Length { .. });
@@ -210,7 +211,7 @@ mod tests {
     const KEYSPACE: KeyspaceId = KeyspaceId::DEFAULT;
 
     #[test]
-    fn gets_of_one_key_and_turn_are_one_request_and_all_else_is_not() {
+    fn gets_of_one_key_and_turn_share_a_request() {
         let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
         let (mut origins, mut gets, hasher) = (Origins::default(), TurnGets::default(), RandomState::new());
         let member = Member::alone(0);
@@ -218,9 +219,10 @@ mod tests {
         let mut submit = |gets: &mut TurnGets, command, request| {
             let timeout = Duration::from_secs(1);
             let (core, origins, member, hasher) = (&mut core, &mut origins, &member, &hasher);
-            let askers = &mut HashMap::new();
+            let memory_queue = &mut HashMap::new();
             let hub = &mut Hub::default();
-            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, hub, askers };
+            let mut requests =
+                Requests { now, core, origins, gets, member, hasher, timeout, hub, memory_queue };
             let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
             requests.submit(KEYSPACE, request, origin, None, None).unwrap();
             requests.core.in_flight()
@@ -248,11 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn gets_wait_for_company_behind_many_that_are_under_way_and_not_for_long() {
+    fn gets_wait_briefly_while_many_are_in_flight() {
         let issued =
             |issued, has_updates| TurnGets { since_ns: Some(5), issued, has_updates, ..TurnGets::default() };
-        let (few, at_ns) = (COMPANY_MIN, Some(5 + WAIT_MAX.as_nanos() as u64));
-        for (gets, under_way, expected) in [
+        let (few, at_ns) = (BATCHING_MIN, Some(5 + WAIT_MAX.as_nanos() as u64));
+        for (gets, earlier, expected) in [
             (issued(1, false), few - 1, at_ns),
             (issued(1, false), few - 2, None),
             (issued(few, false), 1, at_ns),
@@ -262,7 +264,7 @@ mod tests {
             (issued(BATCH_ENOUGH, false), 1_000, None),
             (TurnGets::default(), 1_000, None),
         ] {
-            assert_eq!(gets.leaves_at_ns(under_way + gets.issued), expected, "{gets:?}, {under_way}");
+            assert_eq!(gets.leaves_at_ns(earlier + gets.issued), expected, "{gets:?}, {earlier}");
         }
         let mut gets = issued(1, true);
         gets.end_turn();
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_get_that_was_given_up_before_it_left_answers_no_other() {
+    fn a_get_that_was_given_up_before_it_left_is_not_shared() {
         let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
         let (mut origins, mut gets, hasher) = (Origins::default(), TurnGets::default(), RandomState::new());
         let member = Member::alone(0);
@@ -278,21 +280,22 @@ mod tests {
             let now = Now { boot_ns: 1 + command * 10_000_000_000, unix_ms: 1 };
             let (core, origins, gets) = (&mut core, &mut origins, &mut gets);
             let timeout = Duration::from_secs(1);
-            let (member, hasher, askers) = (&member, &hasher, &mut HashMap::new());
+            let (member, hasher, memory_queue) = (&member, &hasher, &mut HashMap::new());
             let hub = &mut Hub::default();
-            let mut requests = Requests { now, core, origins, gets, member, hasher, timeout, hub, askers };
+            let mut requests =
+                Requests { now, core, origins, gets, member, hasher, timeout, hub, memory_queue };
             let origin = Origin { slot: 0, connection: 1, command, part: 0, called: 0, since_ns: 0 };
             requests.submit(KEYSPACE, Request::Get { key: b"k" }, origin, None, None).unwrap();
             assert_eq!(requests.core.in_flight(), 1);
             requests.core.handle_deadline(Now { boot_ns: now.boot_ns + 3_000_000_000, ..now });
-            let given_up = requests.core.poll_event().expect("its time is over").ticket;
+            let given_up = requests.core.poll_event().expect("its deadline has passed").ticket;
             let of: Vec<u64> = requests.origins.take(given_up).map(|origin| origin.command).collect();
             assert_eq!(of, [command]);
         }
     }
 
     #[test]
-    fn a_hash_is_not_taken_for_the_key() {
+    fn a_hash_collision_is_not_a_shared_key() {
         let mut gets = TurnGets::default();
         let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
         let now = Now { boot_ns: 1, unix_ms: 1 };

@@ -1,4 +1,4 @@
-//! What CONFIG SET can change, until the process ends.
+//! What CONFIG SET can change until the process ends.
 
 use nicekv_proto::Duration;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -35,7 +35,8 @@ impl Settings {
         self.slow_kept.store(slow_kept, Ordering::Relaxed);
     }
 
-    /// Whether the slow log may need the words of a command, which asks something of the store or is answered at once.
+    /// Whether the slow log may need the arguments of a command. `is_answered`: it asks nothing of the
+    /// store, so it takes no time.
     pub(crate) fn may_log(&self, is_answered: bool) -> bool {
         let slow_us = self.slow_us();
         slow_us == 0 || (slow_us > 0 && !is_answered)

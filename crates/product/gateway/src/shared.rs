@@ -1,4 +1,4 @@
-//! What the threads of a gateway have in common.
+//! State that the threads of a gateway share.
 //!
 //! ```text
 //!   listener ─▶ thread 0 ─┬─▶ thread 0: its connections, its client, its numbers ─┐
@@ -6,23 +6,24 @@
 //!                         └─▶ …            (handed over, woken)                   ┘
 //! ```
 //!
-//! A connection stays on its thread, so its commands keep their order, and no thread waits for another one. Each writes its own numbers, which
-//! the others read: limits hold for the sums. New connections are taken by one thread and go to whoever has the fewest. (With a listener for
-//! each thread, by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are 32 and 18 as often as not, and those that
-//! wait at the listener of a busy thread wait while the others have nothing to do.)
+//! A connection stays on its thread, so its commands keep their order, and no thread waits for another
+//! one. Each thread writes its own counters, which the others read: limits hold for the sums. One thread
+//! accepts connections and hands them to the thread with the fewest. (With a listener for each thread,
+//! by `SO_REUSEPORT`, the kernel chooses by a hash: fifty connections on two threads are often 32 and
+//! 18, and connections at the listener of a busy thread wait while other threads are idle.)
 
 use crate::clients::Clients;
-use crate::hub::Listened;
+use crate::command_statistics::{CommandStatistics, Totals};
+use crate::cursors::Cursors;
 use crate::keyspaces::KnownKeyspaces;
-use crate::ledger::{Ledger, Totals};
+use crate::memory::MemoryGovernor;
 use crate::monitors::Monitors;
 use crate::pause::Pause;
-use crate::permits::Permits;
-use crate::scanning::Cursors;
-use crate::scripting::KnownScripts;
-use crate::security::Access;
+use crate::script_cache::ScriptCache;
 use crate::settings::Settings;
+use crate::shared_users::SharedUsers;
 use crate::slow_log::SlowLog;
+use crate::subscriber_counts::SubscriberCounts;
 use nicekv_client::{Completion, Counters, OperationError};
 use nicekv_proto::durations::{Durations, SharedDurations};
 use nicekv_proto::limits::LONG_VALUE_BYTES_MAX;
@@ -34,7 +35,7 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A number that one thread writes and all may read.
+/// A counter that one thread writes and all may read.
 #[derive(Debug, Default)]
 pub(crate) struct Number(AtomicU64);
 
@@ -47,55 +48,46 @@ impl Number {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// By the one thread that writes it.
+    /// By the thread that writes it.
     pub(crate) fn add(&self, more: u64) {
         self.set(self.get() + more);
     }
 }
 
-/// The gateway as a whole, as its clients may ask about it.
+/// The gateway as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct ServerState {
     pub(crate) port: u16,
-    /// Those that can be selected.
     pub(crate) keyspaces: KnownKeyspaces,
-    /// Users, and what they may do.
-    pub(crate) access: Access,
-    /// Of scans that go on.
-    pub(crate) cursors: Cursors,
-    /// To what connections listen.
-    pub(crate) listened: Listened,
-    /// Scripts that are known by their digests.
-    pub(crate) scripts: KnownScripts,
-    /// The connections.
+    pub(crate) users: SharedUsers,
+    pub(crate) cursors: Arc<Cursors>,
+    pub(crate) subscribers: SubscriberCounts,
+    pub(crate) scripts: ScriptCache,
     pub(crate) clients: Clients,
-    /// What CONFIG SET can change.
     pub(crate) settings: Settings,
     pub(crate) slow_log: SlowLog,
     pub(crate) pause: Pause,
-    /// What had been counted when CONFIG RESETSTAT came last.
+    /// The totals at the last CONFIG RESETSTAT.
     pub(crate) reset: Mutex<Totals>,
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
-    pub(crate) memory_bytes_max: usize,
-    /// Of large values.
-    pub(crate) permits: Arc<Permits>,
-    /// Where values may be too long for a datagram.
+    pub(crate) memory: Arc<MemoryGovernor>,
+    /// Longest value in keyspaces with large values.
     pub(crate) value_bytes_max: usize,
-    /// Written by the thread that accepts; the newest connection's id.
+    /// Written by the accepting thread; the id of the newest connection.
     pub(crate) connections_total: Number,
     pub(crate) connections_refused: Number,
-    /// Of strangers, in protected mode.
+    /// Clients of other hosts in protected mode.
     pub(crate) connections_denied: Number,
-    /// Whether strangers are refused while nobody needs a password.
+    /// Protected mode: clients of other hosts are refused while no password is needed.
     pub(crate) is_protected: bool,
-    /// Of the listener for TLS, if there is one: its port, and what connections are made with.
+    /// Port and configuration of the TLS listener.
     pub(crate) tls: Option<(u16, Arc<ServerConfig>)>,
     pub(crate) threads: Vec<ThreadState>,
 }
 
 impl ServerState {
-    /// How long a value may be.
+    /// Longest value of a keyspace.
     pub(crate) fn value_limit(&self, keyspace: KeyspaceId) -> usize {
         match self.keyspaces.has_large_values(keyspace) {
             true => self.value_bytes_max,
@@ -103,31 +95,26 @@ impl ServerState {
         }
     }
 
-    /// Whether strangers are refused now: nobody needs a password.
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_protected && self.access.users().0.default_user().is_open()
+    /// Whether clients of other hosts are refused now, because no password is needed.
+    pub(crate) fn refuses_other_hosts(&self) -> bool {
+        self.is_protected && self.users.users().0.default_user().is_open()
     }
 
     pub(crate) fn connections(&self) -> usize {
         self.threads.iter().map(|thread| thread.connections.load(Ordering::Acquire)).sum()
     }
 
-    /// What all connections occupy.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.threads.iter().map(ThreadState::memory_bytes).sum()
-    }
-
-    /// What had been counted when CONFIG RESETSTAT came last.
+    /// The totals at the last CONFIG RESETSTAT.
     pub(crate) fn reset(&self) -> MutexGuard<'_, Totals> {
         self.reset.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sum of a number of each thread.
+    /// The sum of a counter of all threads.
     pub(crate) fn sum(&self, of: impl Fn(&ThreadState) -> &Number) -> u64 {
         self.threads.iter().map(|thread| of(thread).get()).sum()
     }
 
-    /// How long the requests of the command with this number took.
+    /// Durations of the requests of a command, by its number.
     pub(crate) fn durations(&self, command: usize) -> Durations {
         let mut total = Durations::default();
         let took = self.threads.iter().filter_map(|thread| thread.requests.took.get(command));
@@ -145,23 +132,20 @@ impl ServerState {
 /// One thread, as the others see it.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadState {
-    /// Given to it, whether it has taken them yet or not, and not closed.
+    /// Open connections, including those that it has not taken over yet.
     connections: AtomicUsize,
-    /// Given to it and not taken yet: as many as are accepted in a turn, and no more than there may be connections.
+    /// Handed to it and not taken over yet; bounded by the number of connections.
     handed_over: Mutex<Vec<NewConnection>>,
-    /// The ids of connections that others want closed: no more than there are.
+    /// Ids of connections that CLIENT KILL closes; bounded by the number of connections.
     to_close: Mutex<Vec<u64>>,
-    /// Connections that are shown all commands.
     pub(crate) monitors: Monitors,
-    /// What commands have cost.
-    pub(crate) ledger: Ledger,
+    pub(crate) statistics: CommandStatistics,
     waker: Option<Waker>,
-    memory_bytes: Number,
     pub(crate) connections_evicted: Number,
-    /// Closed because they kept others from room for large values.
+    /// Closed because they were too slow while others waited for memory.
     pub(crate) connections_stalled: Number,
-    /// Closed because they did not read what they listen to.
-    pub(crate) listeners_dropped: Number,
+    /// Closed because they did not read their messages or commands of MONITOR.
+    pub(crate) subscribers_dropped: Number,
     pub(crate) handshakes: [Number; Handshake::ALL.len()],
     pub(crate) handshakes_open: Number,
     pub(crate) commands: Number,
@@ -170,25 +154,25 @@ pub(crate) struct ThreadState {
     pub(crate) retries: Number,
     pub(crate) busy: Number,
     pub(crate) other_version: Number,
-    /// Who was of another release last; set where one is heard.
-    pub(crate) stranger: Mutex<Option<(SocketAddrV4, u8)>>,
+    /// The last peer of another release, with its version.
+    pub(crate) other_peer: Mutex<Option<(SocketAddrV4, u8)>>,
     pub(crate) requests: RequestsDone,
 }
 
-/// Requests to the store that have ended.
+/// Finished requests to the store.
 #[derive(Debug, Default)]
 pub(crate) struct RequestsDone {
-    /// By the number of the command that they were made for.
+    /// By the number of the command.
     took: Box<[SharedDurations]>,
     /// By reason.
     pub(crate) failed: [Number; FAILURES.len()],
-    /// Those that failed last, oldest first.
+    /// The newest failures, oldest first.
     recent: Mutex<VecDeque<Failed>>,
 }
 
-/// Of those that failed, so many are remembered.
+/// Failures that are remembered.
 const RECENT_MAX: usize = 16;
-/// Numbers failures of all threads in their order.
+/// Numbers failures of all threads.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
 /// A request that failed.
@@ -196,23 +180,23 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Failed {
     pub(crate) number: u64,
     pub(crate) op: OpId,
-    /// The number of the command that it was made for.
+    /// Number of the command.
     pub(crate) called: usize,
-    /// By its place in [`FAILURES`].
+    /// Index in [`FAILURES`].
     pub(crate) reason: usize,
 }
 
-/// Why requests fail, as operators see it.
+/// Why requests fail, for operators.
 pub(crate) const FAILURES: [&str; 5] = ["outcome_unknown", "timed_out", "busy", "disk_full", "refused"];
 
-/// The place in [`FAILURES`].
+/// Index in [`FAILURES`].
 fn failure(error: OperationError) -> usize {
     match error {
         OperationError::OutcomeUnknown => 0,
         OperationError::TimedOut => 1,
         OperationError::Busy => 2,
         OperationError::DiskFull => 3,
-        // What was asked for cannot be done: nothing is wrong with the store.
+        // The request cannot be carried out; the store is fine.
         OperationError::NotAnInteger
         | OperationError::NotAFloat
         | OperationError::Overflow
@@ -228,7 +212,7 @@ fn failure(error: OperationError) -> usize {
 }
 
 impl RequestsDone {
-    /// By the one thread that writes it.
+    /// By the thread that writes it.
     pub(crate) fn answered(&self, command: usize, took: Duration, completion: &Completion<'_>) {
         if let Some(durations) = self.took.get(command) {
             durations.count(took);
@@ -244,24 +228,24 @@ impl RequestsDone {
         }
     }
 
-    /// Its lock is taken for a moment, and only where a request has failed.
+    /// The lock is held briefly, and only after failures.
     pub(crate) fn recent(&self) -> MutexGuard<'_, VecDeque<Failed>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How a handshake has ended.
+/// How a TLS handshake ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
     Done,
     Failed,
     TimedOut,
-    /// There were too many.
+    /// Given up for a newer one.
     Displaced,
 }
 
 impl Handshake {
-    /// With their names for operators, each in its own place.
+    /// With their names for operators, in order.
     pub(crate) const ALL: [(Self, &str); 4] = [
         (Self::Done, "done"),
         (Self::Failed, "failed"),
@@ -270,22 +254,22 @@ impl Handshake {
     ];
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 #[derive(Debug)]
 pub(crate) struct NewConnection {
     pub(crate) socket: TcpStream,
     pub(crate) id: u64,
     pub(crate) is_tls: bool,
-    /// It is told so when it can hear, and closed.
+    /// Refused by protected mode: closed with an error once its handshake is done.
     pub(crate) is_denied: bool,
 }
 
 impl ThreadState {
-    /// Of the thread that `waker` wakes; there are so many `commands`.
+    /// For the thread that `waker` wakes. `commands`: length of the command table.
     pub(crate) fn new(waker: Waker, commands: usize) -> Self {
         let took = (0..commands).map(|_| SharedDurations::default()).collect();
         let requests = RequestsDone { took, ..RequestsDone::default() };
-        Self { waker: Some(waker), requests, ledger: Ledger::new(commands), ..Self::default() }
+        Self { waker: Some(waker), requests, statistics: CommandStatistics::new(commands), ..Self::default() }
     }
 
     /// Ends its sleep.
@@ -306,7 +290,7 @@ impl ThreadState {
         std::mem::take(&mut *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has a connection closed.
+    /// Closes a connection of this thread.
     pub(crate) fn close(&self, id: u64) {
         self.to_close.lock().unwrap_or_else(PoisonError::into_inner).push(id);
         self.wake();
@@ -316,34 +300,25 @@ impl ThreadState {
         std::mem::take(&mut *self.to_close.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Shows a line to its monitors.
+    /// Sends a line to its monitors.
     pub(crate) fn show(&self, line: &Arc<[u8]>) {
         self.monitors.show(line);
         self.wake();
     }
 
-    /// One that was handed over is no more.
+    /// A connection is closed.
     pub(crate) fn closed(&self) {
         self.connections.fetch_sub(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.memory_bytes.get() as usize
-    }
-
-    /// By its own thread.
-    pub(crate) fn set_memory_bytes(&self, bytes: usize) {
-        self.memory_bytes.set(bytes as u64);
-    }
-
-    /// What its client has done.
+    /// Copies the counters of its client.
     pub(crate) fn set_client(&self, counters: &Counters, in_flight: usize) {
         self.submitted.set(counters.submitted);
         self.retries.set(counters.retries);
         self.busy.set(counters.busy);
         if self.other_version.get() != counters.other_version {
             self.other_version.set(counters.other_version);
-            *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = counters.other_version_from;
+            *self.other_peer.lock().unwrap_or_else(PoisonError::into_inner) = counters.other_version_from;
         }
         self.in_flight.set(in_flight as u64);
     }
@@ -353,7 +328,7 @@ impl ThreadState {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) server: Arc<ServerState>,
-    /// Its place among the threads.
+    /// Number of the thread.
     pub(crate) index: usize,
 }
 
@@ -362,7 +337,7 @@ impl Member {
         &self.server.threads[self.index]
     }
 
-    /// A gateway of threads that nobody can wake.
+    /// A gateway of one thread, for tests.
     #[cfg(test)]
     pub(crate) fn alone(memory_bytes_max: usize) -> Self {
         Self::several(1, memory_bytes_max).remove(0)
@@ -371,7 +346,9 @@ impl Member {
     #[cfg(test)]
     pub(crate) fn several(count: usize, memory_bytes_max: usize) -> Vec<Self> {
         let threads = (0..count).map(|_| ThreadState::default()).collect();
-        let server = Arc::new(ServerState { memory_bytes_max, threads, ..ServerState::default() });
+        let wakers = (0..count).map(|_| Waker::new().unwrap()).collect();
+        let memory = Arc::new(MemoryGovernor::new(memory_bytes_max, 0, wakers));
+        let server = Arc::new(ServerState { memory, threads, ..ServerState::default() });
         (0..count).map(|index| Self { server: server.clone(), index }).collect()
     }
 }

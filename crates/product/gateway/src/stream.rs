@@ -1,7 +1,9 @@
-//! A connection's bytes, as they are or by TLS. Without TLS nothing is copied, and nothing called but the socket.
+//! The byte stream of a connection, plain or TLS. Plain streams copy nothing and only call the socket.
 
+mod received;
 mod tls;
 
+pub(crate) use received::{Next, Taken};
 pub(crate) use tls::TlsStream;
 
 use std::io::{self, Read, Write};
@@ -14,33 +16,15 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream>),
 }
 
-/// What was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) bytes: usize,
-    pub(crate) next: Next,
-}
-
-/// What comes behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// There may be more already.
-    Soon,
-    /// That was all that was there; more is announced.
-    Later,
-    /// The peer sends nothing more.
-    Never,
-}
-
 impl Stream {
-    /// As much as `buffer` takes; an error of the kind `WouldBlock` if there is nothing.
+    /// Reads at most `buffer`; fails with `WouldBlock` if nothing is available.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Taken> {
         match self {
             Self::Plain(socket) => socket.read(buffer).map(|bytes| {
                 let next = match bytes {
                     0 => Next::Never,
                     _ if bytes == buffer.len() => Next::Soon,
-                    // A short read has taken all that was there.
+                    // A short read has taken everything.
                     _ => Next::Later,
                 };
                 Taken { bytes, next }
@@ -49,7 +33,7 @@ impl Stream {
         }
     }
 
-    /// Whether nobody can say anything yet.
+    /// Whether its handshake is unfinished.
     pub(crate) fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -57,7 +41,7 @@ impl Stream {
         }
     }
 
-    /// Whether what was written is not with the socket yet.
+    /// Whether written bytes are not with the socket yet.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -65,14 +49,14 @@ impl Stream {
         }
     }
 
-    /// Tells the peer that nothing follows, so that it knows the end from one that somebody else has made.
+    /// Tells the peer that the stream ends, so that it can detect truncation.
     pub(crate) fn end(&mut self) {
         if let Self::Tls(stream) = self {
             stream.end();
         }
     }
 
-    /// Bytes that it occupies beyond itself.
+    /// Bytes it occupies without itself.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Plain(_) => 0,
@@ -96,7 +80,7 @@ impl Write for Stream {
         }
     }
 
-    /// Sends what the socket takes of what was written.
+    /// Sends written bytes, as far as the socket accepts them.
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),

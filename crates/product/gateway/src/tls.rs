@@ -1,4 +1,4 @@
-//! Files of TLS: the gateway's certificate, and whose certificates clients may show.
+//! TLS files: the gateway's certificate and key, and the authorities of client certificates.
 
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -9,19 +9,19 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where TLS has its keys; PEM files, which are read when the gateway starts.
+/// PEM files that are read when the gateway starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate that clients are shown, and those between it and its authority.
+    /// The certificate of the gateway, followed by intermediate ones.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Authorities. Clients must show a certificate of one of them then; absent: they need none.
+    /// Authorities. If present, clients must show a certificate of one of them.
     pub ca: Option<PathBuf>,
 }
 
 impl TlsFiles {
-    /// Whether the files can be read and fit together, as [`Gateway::threads`](crate::Gateway::threads) will find them; else what is wrong with which.
+    /// Whether the files can be read and fit together; the error says what is wrong with which.
     pub fn check(&self) -> Result<(), String> {
         self.read().map(|_| ())
     }
@@ -29,7 +29,7 @@ impl TlsFiles {
     pub(crate) fn read(&self) -> Result<Arc<ServerConfig>, String> {
         let provider = Arc::new(default_provider());
         let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| told(&self.key, error))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| file_error(&self.key, error))?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
@@ -38,23 +38,24 @@ impl TlsFiles {
             Some(path) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| told(path, error))?;
+                    roots.add(certificate).map_err(|error| file_error(path, error))?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                builder.with_client_cert_verifier(verifier.build().map_err(|error| told(path, error))?)
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| file_error(path, error))?)
             }
         };
-        let config = builder.with_single_cert(chain, key).map_err(|error| told(&self.certificate, error))?;
+        let config =
+            builder.with_single_cert(chain, key).map_err(|error| file_error(&self.certificate, error))?;
         Ok(Arc::new(config))
     }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let all = all.map_err(|error| told(path, error))?;
-    if all.is_empty() { Err(told(path, "no certificate in it")) } else { Ok(all) }
+    let all = all.map_err(|error| file_error(path, error))?;
+    if all.is_empty() { Err(file_error(path, "no certificate in it")) } else { Ok(all) }
 }
 
-fn told(path: &Path, error: impl Display) -> String {
+fn file_error(path: &Path, error: impl Display) -> String {
     format!("{}: {error}", path.display())
 }

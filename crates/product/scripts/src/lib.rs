@@ -1,8 +1,8 @@
 //! Lua 5.1 in a sandbox, in a process beside the node ([`WorkerScripts`]), for what a node runs of its clients ([`ScriptEngine`](nicekv_replica::ScriptEngine)).
 //!
 //! ```text
-//!   ScriptCall ─▶ a state of its own (sandbox) ─▶ redis.call ─▶ LocalCommands ─▶ ScriptKeys
-//!                   │ meter: steps and bytes       ▲ redis       of the gateway    of the node
+//!   ScriptCall ─▶ a state of its own (sandbox) ─▶ redis.call ─▶ ScriptCommands ─▶ ScriptKeys
+//!                   │ meter: steps and bytes       ▲ redis       of nicekv-redis    of the node
 //!                   ▼                              │
 //!   ScriptEnd ◀─ reply ◀─ what it returns          └ patterns, bits, json
 //! ```
@@ -13,6 +13,7 @@
 //! Each has a state of its own, which is freed afterwards, so nothing is left of one for the next.
 
 mod bits;
+mod commands;
 mod formats;
 mod json;
 mod meter;

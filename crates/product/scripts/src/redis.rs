@@ -1,9 +1,9 @@
 //! `redis.*`, as far as it is not written in Lua.
 
+use crate::commands::ScriptCommands;
 use crate::meter::Meter;
 use crate::reply;
 use mlua::{Lua, LuaString, Result, Value, Variadic};
-use nicekv_gateway::LocalCommands;
 use nicekv_proto::{Condition, Operation};
 use nicekv_replica::{ScriptKeys, ScriptTold};
 
@@ -16,7 +16,7 @@ const VALUE_BYTES_PER_STEP: u64 = 16;
 pub(crate) fn call(
     lua: &Lua,
     meter: &Meter,
-    commands: &mut LocalCommands,
+    commands: &mut ScriptCommands,
     keys: &mut dyn ScriptKeys,
     arguments: &Variadic<LuaString>,
 ) -> Result<Value> {

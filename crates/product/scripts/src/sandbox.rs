@@ -1,5 +1,6 @@
 //! The state of one script: what it finds there, how it is run, and what is made of its end.
 
+use crate::commands::ScriptCommands;
 use crate::meter::{Meter, over};
 use crate::patterns::{Captured, Found, search};
 use crate::{bits, formats, json, redis, reply};
@@ -8,7 +9,6 @@ use mlua::{
     Error, ExternalError, Function, Lua, LuaOptions, LuaString, MultiValue, Result, Scope, StdLib, Table,
     Value, Variadic,
 };
-use nicekv_gateway::LocalCommands;
 use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 use nicekv_proto::transaction::Argument;
 use nicekv_replica::{ScriptCall, ScriptKeys};
@@ -47,7 +47,7 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
     let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
     let lua = &Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
     let meter = &Meter::default();
-    let commands = &RefCell::new((LocalCommands::new(call.unix_ms, is_read_only), keys));
+    let commands = &RefCell::new((ScriptCommands::new(call.unix_ms, is_read_only), keys));
     let ended = lua.scope(move |scope| {
         let native = native(lua, meter)?;
         add_commands(scope, &native, meter, commands)?;
@@ -217,7 +217,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
     scope: &'scope Scope<'scope, 'env>,
     native: &Table,
     meter: &'env Meter,
-    commands: &'env RefCell<(LocalCommands, &'keys mut (dyn ScriptKeys + 'keys))>,
+    commands: &'env RefCell<(ScriptCommands, &'keys mut (dyn ScriptKeys + 'keys))>,
 ) -> Result<()> {
     let run = move |lua: &Lua, arguments: Variadic<Value>| {
         let arguments = words(lua, &arguments, meter)?;

@@ -1,146 +1,142 @@
 //! What a connection's user may do.
 
-use super::{Connection, large};
-use crate::command::{Command, Kind};
-use crate::error::CommandError;
-use crate::handlers::unknown_subcommand;
-use crate::parser::{Arguments, Parser};
-use crate::plan::Session;
+use super::{Connection, large_values};
+use crate::host::GatewayHost;
+use crate::memory::Grant;
 use crate::requests::Requests;
-use crate::security::{Denied, Reason, Refusal, SUBJECTS};
 use nicekv_proto::publish::ListenKind;
 use nicekv_proto::{Duration, Now};
+use nicekv_redis::acl::{self, Denial, DenialReason, Refusal};
+use nicekv_redis::command::{Command, Flags};
+use nicekv_redis::error::{CommandError, unknown_subcommand};
+use nicekv_redis::host::Host;
+use nicekv_redis::resp::{Arguments, Parser};
+use nicekv_redis::session::Session;
+use nicekv_redis::table::{SUBJECTS, resolve};
 
-/// How long a connection rests after a login that failed: 200 passwords a second is no way to find one, and nobody else waits.
-const REST: Duration = Duration::from_millis(5);
+/// Delay after a failed login: 200 passwords a second are not enough to guess one, and no other
+/// connection waits.
+const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(5);
 
-/// The command that is called by the parser's complete one, if it may run.
-pub(super) fn called(
-    parser: &Parser,
-    session: &Session,
-    last: Option<&'static Command>,
-    requests: &Requests<'_>,
-) -> Result<&'static Command, CommandError> {
-    let arguments = parser.command().expect("complete");
-    let command = Command::resolve(arguments, last)?;
-    admit(session, command, arguments, requests)?;
-    // Names of objects are changed with the stamps of their chunks, which no command has.
-    if command.changes_keys() && requests.core.holds_objects(session.keyspace) {
-        return Err(CommandError::OF_OBJECTS);
-    }
-    large::admit(parser, &requests.member.server.permits)?;
-    Ok(command)
+/// What decides whether a command may run.
+pub(super) struct Admission<'a, 'r> {
+    pub(super) session: &'a Session,
+    pub(super) host: GatewayHost<'a>,
+    pub(super) requests: &'a Requests<'r>,
 }
 
-/// Refuses a command that the connection's user may not run, or not on these keys; nothing of it is done.
-fn admit(
-    session: &Session,
-    command: &'static Command,
-    arguments: Arguments<'_>,
-    requests: &Requests<'_>,
-) -> Result<(), CommandError> {
-    let Some(user) = session.standing.user() else {
-        let is_for_all = SUBJECTS[command.number()].is_for_strangers;
-        return if is_for_all { Ok(()) } else { Err(CommandError::NO_AUTH) };
-    };
-    if user.may_everything() {
-        return Ok(());
-    }
-    let subject = command.asks(arguments).0;
-    let checked = command.check(user, arguments.count(), &|index| arguments.prefix(index));
-    // As in Redis a subcommand that there is not is said to be none, whoever calls it.
-    let is_unknown = subject == command.number() && arguments.count() > 1 && command.has_subcommands();
-    checked.map_err(|refusal| match refusal {
-        Refusal::Command(_) if is_unknown => {
-            unknown_subcommand(&command.name.to_ascii_uppercase(), arguments.prefix(1))
+impl Admission<'_, '_> {
+    /// The command that the parser has completed, if it may run.
+    pub(super) fn command(
+        &self,
+        parser: &Parser<Grant>,
+        last: Option<&'static Command>,
+    ) -> Result<&'static Command, CommandError> {
+        let arguments = parser.command().expect("complete");
+        let command = resolve(arguments, last)?;
+        self.check(command, arguments)?;
+        // Changing a name of an object takes the stamps of its chunks, which no command has.
+        if command.changes_keys() && self.requests.core.holds_objects(self.session.keyspace) {
+            return Err(CommandError::NAMES_OF_OBJECTS);
         }
-        refusal => refused(refusal, session, command, requests),
-    })
-}
-
-/// If it is EXEC, refuses what was queued unless the connection's user may do all of it now; nothing is left of it then.
-pub(super) fn admit_queued(
-    session: &mut Session,
-    command: &'static Command,
-    requests: &Requests<'_>,
-) -> Result<(), CommandError> {
-    if command.kind != Kind::Transaction || command.name != "exec" {
-        return Ok(());
+        large_values::check(parser, self.requests)?;
+        Ok(command)
     }
-    let Some(user) = session.standing.user().filter(|user| !user.may_everything()) else { return Ok(()) };
-    let checked = session.multi.check(user);
-    let admitted = checked.map_err(|refusal| refused(refusal, session, command, requests));
-    if admitted.is_err() {
-        session.multi.end();
-    }
-    admitted
-}
 
-/// Notes what was refused to a connection's user, and says so.
-fn refused(
-    refusal: Refusal<'_>,
-    session: &Session,
-    command: &Command,
-    requests: &Requests<'_>,
-) -> CommandError {
-    let Some(user) = session.standing.user() else { return CommandError::NO_AUTH };
-    let (reason, object, text) = match refusal {
-        Refusal::Command(subject) => {
-            let text = [b"NOPERM ", refusal.told_of(user).as_slice()].concat();
-            (Reason::Command, subject.name.as_bytes(), CommandError::bytes(text))
+    /// Refuses a command that the user may not run, or not on these keys.
+    fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), CommandError> {
+        let Some(user) = self.session.login.user() else {
+            let needs_no_login = SUBJECTS[command.number].needs_no_login;
+            return if needs_no_login { Ok(()) } else { Err(CommandError::NO_AUTH) };
+        };
+        if user.may_do_everything() {
+            return Ok(());
         }
-        Refusal::Key(key) => (Reason::Key, key, CommandError::NO_KEY),
-        Refusal::Channel(channel) => (Reason::Channel, channel, CommandError::NO_CHANNEL),
-    };
-    let client = session.describe(requests.now.unix_ms, command.name);
-    let denied = Denied { reason, object, user: &user.name, client: &client };
-    requests.member.server.access.note(denied, requests.now.unix_ms);
-    text
+        let checked = acl::check(user, command, arguments.count(), &|index| arguments.prefix(index));
+        // As in Redis, an unknown subcommand is reported as such to everybody.
+        let subject = command.subject(arguments).0;
+        let is_unknown = subject == command.number && arguments.count() > 1 && command.has_subcommands();
+        checked.map_err(|refusal| match refusal {
+            Refusal::Command(_) if is_unknown => {
+                unknown_subcommand(&command.name.to_ascii_uppercase(), arguments.prefix(1))
+            }
+            refusal => self.refuse(refusal, command),
+        })
+    }
+
+    /// If the command is EXEC, refuses it unless the user may run all queued commands now.
+    pub(super) fn check_queued(&self, command: &'static Command) -> Result<(), CommandError> {
+        if !command.flags.has(Flags::MAY_WRITE) {
+            return Ok(());
+        }
+        let user = self.session.login.user().filter(|user| !user.may_do_everything());
+        let checked = user.map_or(Ok(()), |user| self.session.multi.check(user));
+        checked.map_err(|refusal| self.refuse(refusal, command))
+    }
+
+    /// Logs a refusal, and makes the error reply.
+    fn refuse(&self, refusal: Refusal<'_>, command: &Command) -> CommandError {
+        let Some(user) = self.session.login.user() else { return CommandError::NO_AUTH };
+        let (reason, object, error) = match refusal {
+            Refusal::Command(subject) => {
+                let text = [b"NOPERM ", refusal.describe(user).as_slice()].concat();
+                (DenialReason::Command, subject.name.as_bytes(), CommandError::bytes(text))
+            }
+            Refusal::Key(key) => (DenialReason::Key, key, CommandError::NO_KEY),
+            Refusal::Channel(channel) => (DenialReason::Channel, channel, CommandError::NO_CHANNEL),
+        };
+        let unix_ms = self.requests.now.unix_ms;
+        let client = self.host.client(self.session, unix_ms).line(unix_ms, command.name);
+        self.host.note_denial(Denial { reason, object, user: &user.name, client: &client }, unix_ms);
+        error
+    }
 }
 
 impl Connection {
-    /// Goes by the users that there are now. One whose user may not stay is closed, and what it has sent is not done.
+    /// Follows a change of the users. A connection whose user may not stay is closed, and commands that it
+    /// has sent are not run.
     pub(crate) fn follow_users(&mut self, requests: &Requests<'_>) {
-        let access = &requests.member.server.access;
-        if self.session.standing.is_current(access) {
+        let users = &requests.member.server.users;
+        if self.session.login.is_current(users.version()) {
             return;
         }
-        let may_stay = self.session.standing.follow(access);
-        let may_listen = self.session.standing.user().is_none_or(|user| {
-            let mut names = self.session.subscribed.iter();
-            names.all(|(kind, name)| user.may_channel(name, *kind == ListenKind::Pattern))
+        let (users, version) = users.users();
+        let may_stay = self.session.login.follow(&users, version);
+        let may_subscribe = self.session.login.user().is_none_or(|user| {
+            let mut names = self.session.subscriptions.iter();
+            names.all(|(kind, name)| user.may_use_channel(name, *kind == ListenKind::Pattern))
         });
-        if !may_stay || !may_listen {
-            // A command may be half issued: nothing waits for it any more.
+        if !may_stay || !may_subscribe {
+            // A command may be half issued; nothing waits for its answers any more.
             (self.closing, self.failed) = (true, true);
         }
     }
 
-    /// Begins to rest if its last command was a login that failed.
-    pub(super) fn rest_after_failure(&mut self, now: Now) {
-        if std::mem::take(&mut self.session.standing.has_failed) {
-            self.rests_until_ns = Some(now.after(REST));
+    /// Holds the connection for a moment if its last command was a failed login.
+    pub(super) fn hold_after_failed_login(&mut self, now: Now) {
+        if std::mem::take(&mut self.session.login.has_failed) {
+            self.held_until_ns = Some(now.after(FAILED_LOGIN_DELAY));
         }
     }
 
-    /// Whether it rests; it ends when it is asked after that.
-    pub(super) fn still_rests(&mut self, now: Now) -> bool {
-        self.rests_until_ns = self.rests_until_ns.filter(|until_ns| now.boot_ns < *until_ns);
-        self.rests_until_ns.is_some()
+    /// Whether it is still held.
+    pub(super) fn is_held(&mut self, now: Now) -> bool {
+        self.held_until_ns = self.held_until_ns.filter(|until_ns| now.boot_ns < *until_ns);
+        self.held_until_ns.is_some()
     }
 
-    /// Whether a command has to wait for the end of a pause; then it rests. Who has paused the others can end that.
+    /// Whether a command has to wait for the end of a pause; then the connection is held.
     pub(super) fn is_paused(&mut self, command: &Command, requests: &Requests<'_>) -> bool {
-        if command.name == "client" {
+        if command.flags.has(Flags::NOT_PAUSED) {
             return false;
         }
         let held = requests.member.server.pause.holds(requests.now, command.writes());
-        self.rests_until_ns = self.rests_until_ns.or(held);
+        self.held_until_ns = self.held_until_ns.or(held);
         held.is_some()
     }
 
     /// Until when it takes no commands.
-    pub(crate) fn rests_until_ns(&self) -> Option<u64> {
-        self.rests_until_ns
+    pub(crate) fn held_until_ns(&self) -> Option<u64> {
+        self.held_until_ns
     }
 }

@@ -1,14 +1,15 @@
-//! Connections that end, and what idle ones give back.
+//! Closing connections, and freeing unused memory of idle ones.
 
 use super::{Gateway, IDLE_AFTER};
 use crate::shared::Handshake;
 use nicekv_proto::Now;
-use nicekv_runtime::release_free_memory;
+use nicekv_runtime::{now, release_free_memory};
 
 impl Gateway {
-    pub(super) fn keep_within_budget(&mut self) {
-        while let Some(slot) = self.budget.greediest(&self.connections) {
-            let refusal = self.budget.refusal(&self.connections[slot]);
+    /// Closes the largest connections while the memory limit is exceeded.
+    pub(super) fn enforce_memory_limit(&mut self) {
+        while let Some(slot) = self.memory.largest(&self.connections) {
+            let refusal = self.memory.refusal(&self.connections[slot]);
             self.connections[slot].dismiss(&refusal);
             self.member.own().connections_evicted.add(1);
             self.close(slot);
@@ -19,22 +20,23 @@ impl Gateway {
         self.close_as(slot, Handshake::Failed);
     }
 
-    /// `handshake`: how that has ended, if it was not done.
+    /// `handshake`: how its handshake ended, if it was unfinished.
     pub(super) fn close_as(&mut self, slot: usize, handshake: Handshake) {
-        // Dropping the socket takes it out of the epoll.
+        // Dropping the socket removes it from the epoll set.
         let mut connection = self.connections.remove(slot);
         if connection.stream.is_handshaking() {
             self.end_handshake(handshake);
         }
         connection.stream.end();
-        self.forget_large(&connection);
-        self.forget_listener(slot, &connection);
-        self.forget_watched(&connection);
-        self.budget.forget(&connection);
+        connection.account(now(), &self.member);
+        self.forget_large_values(&connection);
+        self.forget_subscriptions(slot, &connection);
+        self.forget_client(&connection);
+        self.memory.forget(&connection);
         self.member.own().closed();
     }
 
-    /// Lets idle connections give back what they do not use.
+    /// Frees unused memory of idle connections.
     pub(super) fn sweep(&mut self, now: Now) {
         let mut any_active = false;
         for (_, connection) in &mut self.connections {
@@ -42,10 +44,10 @@ impl Gateway {
                 any_active = true;
             } else {
                 connection.shrink();
-                self.budget.count(connection);
+                self.memory.count(connection);
             }
         }
-        if self.budget.take_freed() {
+        if self.memory.take_freed() {
             release_free_memory();
         }
         self.sweep_ns = any_active.then(|| now.after(IDLE_AFTER));

@@ -1,13 +1,14 @@
-//! Replies leave: those of a turn together, one write for each connection.
+//! Writing replies: those of a turn together, with one write for each connection.
 
 use super::{Gateway, enqueue};
 use nicekv_proto::{Duration, Now};
 
-/// How long replies wait for others of the same pipeline: nodes that were asked at the same time answer within that.
-const TOGETHER_MAX: Duration = Duration::from_micros(200);
+/// How long replies wait for others of the same pipeline: nodes that were asked together answer within
+/// this time.
+const DELAY_MAX: Duration = Duration::from_micros(200);
 
 impl Gateway {
-    /// Writes what there is for the connections of this turn, and for those whose replies have waited for others long enough.
+    /// Writes the replies of this turn, and delayed ones whose time has come.
     pub(super) fn write_all(&mut self, now: Now) {
         if !self.delayed.is_empty() && self.delayed_until_ns <= now.boot_ns {
             let mut delayed = std::mem::take(&mut self.delayed);
@@ -27,14 +28,14 @@ impl Gateway {
         self.turn.clear();
     }
 
-    /// Lets the connection's replies wait for others, if they may.
+    /// Delays the connection's replies, if they may wait.
     fn delay(&mut self, slot: usize, now: Now) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         if !connection.may_delay() {
             return false;
         }
         if self.delayed.is_empty() {
-            self.delayed_until_ns = now.after(TOGETHER_MAX);
+            self.delayed_until_ns = now.after(DELAY_MAX);
         }
         if !std::mem::replace(&mut connection.delayed, true) {
             self.delayed.push(slot);
@@ -46,7 +47,7 @@ impl Gateway {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let was_held_back = connection.is_held_back();
         let has_written = connection.flush() > 0;
-        self.budget.count(connection);
+        self.memory.count(connection);
         if connection.is_finished() {
             self.close(slot);
         } else if connection.wants_read()

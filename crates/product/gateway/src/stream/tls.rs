@@ -1,16 +1,17 @@
-//! TLS over a socket that does not block. The session has bounded buffers of its own: what it has not sent yet, and one record that has not come whole.
+//! TLS over a non-blocking socket. The session buffers a bounded number of unsent bytes, and one
+//! incomplete record.
 
-use super::{Next, Taken};
+use super::received::{Next, Taken};
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// Written and not sent yet, at most.
+/// Most bytes that are written and not sent.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
-/// Reads of the socket before others have their turn: a peer can send records with nothing in them.
+/// Reads of the socket in a turn: a peer can send empty records.
 const READS_MAX: usize = 32;
-/// What a session occupies: keys and state, 8 KiB as measured, and room for a record.
+/// Memory of a session: keys and state, 8 KiB as measured, and a record.
 const SESSION_BYTES: usize = 24 << 10;
 
 #[derive(Debug)]
@@ -39,12 +40,12 @@ impl TlsStream {
     }
 
     pub(super) fn memory(&self) -> usize {
-        // Messages of a handshake may be as long as that, too.
+        // Handshake messages may be this long, too.
         let has_more = self.has_unsent() || self.is_handshaking();
         size_of::<Self>() + SESSION_BYTES + if has_more { UNSENT_BYTES_MAX } else { 0 }
     }
 
-    /// Also what the handshake needs is read, and answered by the next [`send`](Self::send).
+    /// Also reads handshake messages, which the next [`send`](Self::send) answers.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Taken> {
         let mut bytes = 0;
         for _ in 0..READS_MAX {
@@ -55,8 +56,8 @@ impl TlsStream {
                 break;
             }
             match self.session.read_tls(&mut self.socket) {
-                // The end is found when what is before it has been taken.
-                Ok(_) => self.understand()?,
+                // The end is reported once everything before it has been taken.
+                Ok(_) => self.process_records()?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && bytes > 0 => {
                     return Ok(Taken { bytes, next: Next::Later });
@@ -67,14 +68,14 @@ impl TlsStream {
         Ok(Taken { bytes, next: Next::Soon })
     }
 
-    /// Takes what was understood; whether the peer has ended.
+    /// Takes decrypted bytes; whether the peer has ended.
     fn take(&mut self, buffer: &mut [u8], bytes: &mut usize) -> io::Result<bool> {
         while *bytes < buffer.len() {
             match self.session.reader().read(&mut buffer[*bytes..]) {
                 Ok(0) => return Ok(true),
                 Ok(count) => *bytes += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // It has not said so; commands are framed, so nobody can cut one.
+                // Without a close message. Commands are framed, so a truncated one is never run.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -82,15 +83,15 @@ impl TlsStream {
         Ok(false)
     }
 
-    fn understand(&mut self) -> io::Result<()> {
+    fn process_records(&mut self) -> io::Result<()> {
         self.session.process_new_packets().map(|_| ()).map_err(|error| {
-            // The peer is told why, if it still hears.
+            // Sends the peer an alert, if it still reads.
             let _ = self.send();
             io::Error::new(ErrorKind::InvalidData, error)
         })
     }
 
-    /// Sends what the socket takes.
+    /// Sends what the socket accepts.
     pub(super) fn send(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.socket) {
@@ -104,7 +105,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Takes some of it when all that was taken before is sent.
+    /// Takes bytes only when all earlier ones are sent.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.send()?;
         if self.has_unsent() {
@@ -117,7 +118,7 @@ impl TlsStream {
 
     pub(super) fn end(&mut self) {
         self.session.send_close_notify();
-        // A peer that has gone, or does not read, will not miss it.
+        // A peer that has disconnected does not need it.
         let _ = self.send();
     }
 }

@@ -1,0 +1,243 @@
+//! What the gateway knows of a command before it runs it: one row of the command table.
+
+use crate::categories::Categories;
+use core::ops::Range;
+use nicekv_proto::number::parse_integer;
+
+/// One command.
+#[derive(Debug)]
+pub struct Command {
+    /// Its place in the table.
+    pub number: usize,
+    /// In lower case.
+    pub name: &'static str,
+    /// Arguments, the name included; the minimum if negative (as Redis counts).
+    pub arity: i32,
+    pub kind: Kind,
+    pub keys: KeySpec,
+    pub flags: Flags,
+    /// Which arguments are passwords.
+    pub secrets: Secrets,
+    pub group: Group,
+    /// Version of Redis that introduced it.
+    pub since: &'static str,
+    pub summary: &'static str,
+}
+
+/// What users are allowed or refused: a command, or a subcommand such as `config|get`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// In lower case.
+    pub name: &'static str,
+    pub categories: Categories,
+    pub access: KeyAccess,
+    /// Clients that have not authenticated may run it.
+    pub needs_no_login: bool,
+}
+
+/// What a command does, as far as it decides the order among commands of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    Connection,
+    /// Reads all keys. Waits for all earlier commands of its connection, and later ones wait for it.
+    Scan,
+    /// Deletes all keys; waits likewise.
+    Flush,
+    /// Begins or ends a transaction; waits likewise.
+    Transaction,
+    /// Changes what its connection is subscribed to; waits likewise.
+    Subscription,
+    /// Publishes a message; waits for earlier ones to the same channel.
+    Publish,
+    /// Runs a script; its second argument says how many keys follow.
+    Script,
+}
+
+/// Numbers of the arguments that are keys, as `COMMAND INFO` tells them; all 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    pub first: usize,
+    /// Counted from the end if negative.
+    pub last: i32,
+    pub step: usize,
+}
+
+impl KeySpec {
+    pub const NONE: Self = Self { first: 0, last: 0, step: 0 };
+    pub const ONE: Self = Self { first: 1, last: 1, step: 1 };
+    pub const TWO: Self = Self { first: 1, last: 2, step: 1 };
+    pub const ALL: Self = Self { first: 1, last: -1, step: 1 };
+    /// Keys and values in turn.
+    pub const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
+    /// One key behind a subcommand.
+    pub const SECOND: Self = Self { first: 2, last: 2, step: 1 };
+}
+
+/// What a command does to its keys, for access control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyAccess {
+    /// It has none.
+    None,
+    /// It shows no value: any right to the key is enough.
+    Metadata,
+    Read,
+    Write,
+    ReadWrite,
+    /// It writes, and with the option GET reads, too.
+    WriteAndReadIfGet,
+}
+
+/// Arguments that are passwords, which logs and monitors do not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrets {
+    None,
+    /// All arguments.
+    All,
+    /// The rules of `ACL SETUSER`.
+    AclRules,
+    /// The two arguments behind the option AUTH.
+    HelloPassword,
+}
+
+/// Group of Redis' documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Bitmap,
+    Connection,
+    Generic,
+    Hash,
+    PubSub,
+    Scripting,
+    Server,
+    String,
+    Transactions,
+}
+
+impl Group {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bitmap => "bitmap",
+            Self::Connection => "connection",
+            Self::Generic => "generic",
+            Self::Hash => "hash",
+            Self::PubSub => "pubsub",
+            Self::Scripting => "scripting",
+            Self::Server => "server",
+            Self::String => "string",
+            Self::Transactions => "transactions",
+        }
+    }
+}
+
+/// A set of properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Waits for all earlier commands of its connection; later ones do not wait for it.
+    pub const ALONE: Self = Self(1);
+    /// Clients that have not authenticated may run it.
+    pub const NO_AUTH: Self = Self(1 << 1);
+    /// Runs at once although MULTI has begun.
+    pub const NEVER_QUEUED: Self = Self(1 << 2);
+    /// Transactions may contain it, though it is not about keys.
+    pub const IN_MULTI: Self = Self(1 << 3);
+    /// Transactions must not contain it: it is one itself.
+    pub const NOT_IN_MULTI: Self = Self(1 << 4);
+    /// Allowed while a RESP2 connection is subscribed.
+    pub const WHILE_SUBSCRIBED: Self = Self(1 << 5);
+    /// Scripts may call it, though it is not about keys.
+    pub const IN_SCRIPT: Self = Self(1 << 6);
+    /// Scripts must not call it: its reply is random.
+    pub const NOT_IN_SCRIPT: Self = Self(1 << 7);
+    /// A pause of writes holds it back, though its kind is not a write.
+    pub const MAY_WRITE: Self = Self(1 << 8);
+    /// No pause holds it back, so that it can end one.
+    pub const NOT_PAUSED: Self = Self(1 << 9);
+    /// Its arguments are channels.
+    pub const CHANNELS: Self = Self(1 << 10);
+    /// Its arguments are patterns of channels.
+    pub const PATTERNS: Self = Self(1 << 11);
+    /// Not shown to monitors.
+    pub const NOT_MONITORED: Self = Self(1 << 12);
+
+    pub const fn of(all: &[Self]) -> Self {
+        let (mut bits, mut at) = (0, 0);
+        while at < all.len() {
+            bits |= all[at].0;
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    pub const fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+}
+
+impl Command {
+    /// Whether it may have this many arguments, the name included.
+    pub fn takes(&self, arguments: usize) -> bool {
+        let count = arguments as i32;
+        if self.arity >= 0 { count == self.arity } else { count >= -self.arity }
+    }
+
+    /// Whether a pause of writes holds it back.
+    pub fn writes(&self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::Flush | Kind::Publish) || self.flags.has(Flags::MAY_WRITE)
+    }
+
+    /// Whether it may change keys, itself or by what it runs.
+    pub fn changes_keys(&self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::Flush | Kind::Script)
+    }
+
+    /// Whether a transaction may contain it.
+    pub fn is_allowed_in_multi(&self) -> bool {
+        let is_step = matches!(self.kind, Kind::Read | Kind::Write | Kind::Script | Kind::Publish);
+        (is_step && !self.flags.has(Flags::NOT_IN_MULTI)) || self.flags.has(Flags::IN_MULTI)
+    }
+
+    /// Whether scripts may call it as a command on declared keys, or on a channel.
+    pub fn is_script_step(&self) -> bool {
+        let is_step = matches!(self.kind, Kind::Read | Kind::Write | Kind::Publish);
+        is_step && !self.flags.has(Flags::NOT_IN_SCRIPT)
+    }
+
+    /// Numbers of the arguments that are channels or patterns a user needs a right to, and whether
+    /// they are patterns.
+    pub fn channel_indexes(&self, arguments: usize) -> (Range<usize>, bool) {
+        match self.kind {
+            _ if self.flags.has(Flags::PATTERNS) => (1..arguments, true),
+            Kind::Publish => (1..2, false),
+            _ if self.flags.has(Flags::CHANNELS) => (1..arguments, false),
+            _ => (0..0, false),
+        }
+    }
+
+    /// Numbers of the arguments that are keys, of this many, the name included.
+    pub fn key_indexes<'a>(
+        &self,
+        arguments: usize,
+        argument: &dyn Fn(usize) -> &'a [u8],
+    ) -> impl Iterator<Item = usize> + use<> {
+        if self.kind == Kind::Script {
+            let count = parse_integer(argument(2)).and_then(|count| usize::try_from(count).ok());
+            return (3..count.unwrap_or(0).saturating_add(3).min(arguments)).step_by(1);
+        }
+        let KeySpec { first, last, step } = self.keys;
+        let last = if last < 0 { arguments as i32 + last } else { last };
+        (first.max(1)..(last as usize + 1).min(arguments)).step_by(step.max(1))
+    }
+
+    /// Whether its first argument is its only key.
+    pub fn has_one_key(&self) -> bool {
+        self.keys == KeySpec::ONE
+    }
+
+    pub fn has_keys(&self) -> bool {
+        self.keys != KeySpec::NONE
+    }
+}
