@@ -1,10 +1,10 @@
-//! `bit.*`, as of LuaJIT: numbers of 32 bits.
+//! `bit.*`, as in LuaJIT: 32-bit operations.
 
 use mlua::{Lua, Result, Table, Variadic};
 
 /// The lowest 32 bits of a number, rounded.
 fn bits(number: f64) -> u32 {
-    // Adding this moves them to the end of the mantissa.
+    // Adding this moves the bits to the end of the mantissa.
     (number + 6_755_399_441_055_744.0).to_bits() as u32
 }
 
@@ -12,7 +12,7 @@ fn signed(bits: u32) -> f64 {
     f64::from(bits as i32)
 }
 
-/// The table.
+/// The table of functions.
 pub(crate) fn table(lua: &Lua) -> Result<Table> {
     let table = lua.create_table()?;
     table.set("tobit", lua.create_function(|_, number: f64| Ok(signed(bits(number))))?)?;

@@ -1,16 +1,16 @@
-//! What `string.format` costs: digits are computed with long numbers, and texts are copied.
+//! Steps of `string.format`: it computes digits with long numbers, and copies text.
 
 use crate::meter::Meter;
 use mlua::{Result, Value};
 
-/// Bytes of a format, or of a text, for a step.
+/// Bytes of a format or a text per step.
 const BYTES_PER_STEP: usize = 8;
-/// Digits of a number for a step; each costs a pass over the digits before it.
+/// Digits of a number per step; each digit takes a pass over the digits before it.
 const DIGITS_PER_STEP: f64 = 2.0;
-/// What each thing that is formatted costs.
+/// Steps of each formatted value.
 const VALUE_STEPS: u64 = 10;
 
-/// Charges for a format and its values, which are to be formatted.
+/// Charges for a format and its values.
 pub(crate) fn charge(words: &[Value], meter: &Meter) -> Result<()> {
     let steps = words.iter().map(|word| match word {
         Value::String(text) => VALUE_STEPS + (text.as_bytes().len() / BYTES_PER_STEP) as u64,
@@ -18,13 +18,13 @@ pub(crate) fn charge(words: &[Value], meter: &Meter) -> Result<()> {
         _ => VALUE_STEPS,
     });
     let steps = steps.sum();
-    // The longest precision is 99: it matters where numbers are written.
+    // The longest precision is 99, which counts for numbers.
     let Some(Value::String(format)) = words.first() else { return meter.charge(steps) };
     let precisions = format.as_bytes().iter().filter(|byte| **byte == b'.').count() as u64;
     meter.charge(steps + precisions * number_steps(1e99))
 }
 
-/// By its digits before and behind the point.
+/// Steps by the digits before and after the decimal point.
 fn number_steps(number: f64) -> u64 {
     let digits = if number.is_finite() { number.abs().max(1.0).log10() } else { 0.0 };
     (digits / DIGITS_PER_STEP) as u64

@@ -6,12 +6,12 @@ use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 
 /// Deepest nesting.
 const DEPTH_MAX: usize = 100;
-/// What it costs to write a number that is no integer.
+/// Steps to write a number that is not an integer.
 pub(crate) const NUMBER_STEPS: u64 = 50;
 /// Longest text.
 const BYTES_MAX: usize = 4 * TRANSACTION_BYTES_MAX;
 
-/// A value as JSON.
+/// Encodes a value.
 pub(crate) fn encode(value: &Value, meter: &Meter) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     append(value, 0, meter, &mut out)?;
@@ -54,7 +54,7 @@ fn shortest(number: f64) -> String {
     general(number, 14)
 }
 
-/// With at most so many digits, as `%g` writes numbers.
+/// With at most this many digits, as `%g` does.
 pub(crate) fn general(number: f64, digits_max: usize) -> String {
     if !number.is_finite() {
         let sign = if number.is_sign_negative() { "-" } else { "" };
@@ -132,7 +132,7 @@ fn append_table(table: &Table, depth: usize, meter: &Meter, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// The highest index, if all keys are indexes and there are not too many holes; none of what has no element.
+/// The highest index, if all keys are indexes with few holes; `None` for an empty table.
 fn array_length(table: &Table, meter: &Meter) -> Result<Option<i64>> {
     let (mut highest, mut count) = (0, 0);
     for pair in table.pairs::<Value, Value>() {
@@ -153,7 +153,7 @@ fn array_length(table: &Table, meter: &Meter) -> Result<Option<i64>> {
     Ok((count > 0).then_some(highest))
 }
 
-/// A JSON text as a value.
+/// Decodes a JSON text.
 pub(crate) fn decode(lua: &Lua, text: &LuaString, meter: &Meter) -> Result<Value> {
     meter.charge(text.as_bytes().len() as u64)?;
     let value: serde_json::Value = serde_json::from_slice(&text.as_bytes())

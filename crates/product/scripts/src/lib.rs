@@ -1,16 +1,19 @@
-//! Lua 5.1 in a sandbox, in a process beside the node ([`WorkerScripts`]), for what a node runs of its clients ([`ScriptEngine`](nicekv_replica::ScriptEngine)).
+//! Lua 5.1 in a sandbox, in a process beside the node ([`WorkerScripts`]). A node runs the scripts of its
+//! clients with it ([`ScriptEngine`](nicekv_replica::ScriptEngine)).
 //!
 //! ```text
-//!   ScriptCall ─▶ a state of its own (sandbox) ─▶ redis.call ─▶ ScriptCommands ─▶ ScriptKeys
+//!   ScriptCall ─▶ a new Lua state (sandbox) ───▶ redis.call ─▶ ScriptCommands ─▶ ScriptKeys
 //!                   │ meter: steps and bytes       ▲ redis       of nicekv-redis    of the node
 //!                   ▼                              │
 //!   ScriptEnd ◀─ reply ◀─ what it returns          └ patterns, bits, json
 //! ```
 //!
-//! A script ends the same whenever it is run on the same keys: it has no clock but the time of its call, nothing random, no addresses, and its bounds count steps and bytes instead
-//! of time (`meter`). (The order of `pairs` in a table whose keys are tables or functions is none; nobody should write what follows from it.)
+//! A script gives the same result whenever it runs on the same keys: its only clock is the time of its
+//! call, nothing is random, no addresses are visible, and its bounds count steps and bytes instead of time
+//! (`meter`). (The order of `pairs` in a table whose keys are tables or functions is undefined; scripts
+//! should not write anything that depends on it.)
 //!
-//! Each has a state of its own, which is freed afterwards, so nothing is left of one for the next.
+//! Each script has a new state, which is freed afterwards, so scripts cannot affect each other.
 
 mod bits;
 mod commands;

@@ -1,8 +1,10 @@
-//! How long a script may take, and how much memory.
+//! Bounds on the time and the memory of a script.
 //!
-//! Time is counted in steps: an instruction of Lua's machine is one, and what is done outside of it (patterns, sorting, JSON) counts by its length. As instructions may work on long
-//! strings (a comparison, a number in a string), each counts for more where strings may be long: by the bytes that were allocated between two looks. Nothing is collected while a
-//! script runs, so what it has allocated is what it occupies, and the bound of its memory is a bound of what it copies.
+//! Time is counted in steps: a Lua instruction is one step, and native functions (patterns, sorting, JSON)
+//! count by the length of their input. An instruction may work on a long string (a comparison, a number in
+//! a string), so instructions count for more where strings may be long: by the bytes allocated between two
+//! checks. There is no garbage collection while a script runs, so its memory is all that it has ever
+//! allocated, and the memory bound also limits what it copies.
 
 use mlua::{Error, HookTriggers, Lua, LuaString, Result, VmState};
 use std::cell::Cell;
@@ -10,11 +12,11 @@ use std::rc::Rc;
 
 /// Most steps of a script.
 pub const STEPS_MAX: u64 = 2_000_000;
-/// Most memory of a script, in bytes: all that it has ever allocated.
+/// Most bytes that a script may allocate.
 pub const MEMORY_BYTES_MAX: usize = 16 << 20;
-/// Instructions between two looks.
+/// Instructions between two checks.
 const INTERVAL: u32 = 200;
-/// An instruction counts once more for so many bytes of a string that it may be about.
+/// An instruction counts one more step for this many bytes of a string that it may use.
 const BYTES_PER_STEP: usize = 2 << 10;
 
 /// Counts a script's steps.
@@ -30,7 +32,7 @@ struct Counts {
 }
 
 impl Meter {
-    /// Begins to count.
+    /// Begins counting.
     pub(crate) fn watch(&self, lua: &Lua) -> Result<()> {
         lua.gc_stop();
         lua.set_memory_limit(lua.used_memory() + MEMORY_BYTES_MAX)?;
@@ -39,7 +41,7 @@ impl Meter {
         lua.set_global_hook(every, move |lua, _| meter.look(lua.used_memory()).map(|()| VmState::Continue))
     }
 
-    /// From here on it is the script that allocates; of what it is given no text is longer than this.
+    /// The script begins. `longest`: length of its longest input.
     pub(crate) fn begin(&self, lua: &Lua, longest: usize) {
         self.0.longest.set(longest);
         self.0.used.set(lua.used_memory());
@@ -53,7 +55,7 @@ impl Meter {
         self.charge(u64::from(INTERVAL) * weight as u64)
     }
 
-    /// Counts so many steps.
+    /// Counts steps; fails once there are too many.
     pub(crate) fn charge(&self, steps: u64) -> Result<()> {
         let total = self.0.steps.get().saturating_add(steps);
         self.0.steps.set(total);
@@ -64,12 +66,12 @@ impl Meter {
         Err(over())
     }
 
-    /// Counts what goes over these bytes once.
+    /// Counts one pass over these bytes.
     pub(crate) fn charge_for(&self, text: &LuaString) -> Result<()> {
         self.charge(1 + text.as_bytes().len() as u64 / 16)
     }
 
-    /// Whether there were too many: then a script ends, whatever it does about it.
+    /// Whether there were too many steps: then the script ends, even if it catches the error.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_over.get()
     }

@@ -1,4 +1,5 @@
-//! Patterns of Lua 5.1 (`%a+`, `(.-)=`, `%b()`, `%f[%w]`), which are matched with backtracking: each try is counted, since a short pattern may take for ever.
+//! Patterns of Lua 5.1 (`%a+`, `(.-)=`, `%b()`, `%f[%w]`). Matching backtracks, so each attempt is counted:
+//! a short pattern may take exponential time.
 
 use crate::meter::Meter;
 use mlua::{Error, Result};
@@ -14,7 +15,7 @@ enum Length {
     Closed(usize),
 }
 
-/// What a capture has.
+/// The value of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Captured<'a> {
     Text(&'a [u8]),
@@ -22,7 +23,7 @@ pub(crate) enum Captured<'a> {
     Position(usize),
 }
 
-/// A match: where it is, and what it has captured.
+/// A match: its place and its captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
     pub(crate) start: usize,
@@ -38,7 +39,7 @@ struct Matcher<'a> {
     meter: &'a Meter,
 }
 
-/// The first match that begins at `from` or behind; one that is anchored begins there.
+/// The first match at `from` or later; an anchored pattern matches only at `from`.
 pub(crate) fn search<'a>(
     text: &'a [u8],
     pattern: &'a [u8],
@@ -77,7 +78,7 @@ impl<'a> Matcher<'a> {
         self.captures.iter().map(of).collect()
     }
 
-    /// Where the match of the pattern from `at` on ends that begins here.
+    /// The end of the match of the pattern from `at` on, at this place.
     fn matches(&mut self, from: usize, at: usize) -> Result<Option<usize>> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -156,7 +157,7 @@ impl<'a> Matcher<'a> {
         Ok(found)
     }
 
-    /// `%bxy`: as many closing ones as there are opening ones.
+    /// `%bxy`: balanced delimiters.
     fn balance(&mut self, from: usize, at: usize) -> Result<Option<usize>> {
         let [opening, closing] = match self.pattern.get(at..at + 2) {
             Some(pair) => [pair[0], pair[1]],
@@ -180,7 +181,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// `%f[set]`: what is before is none of them, and what is here is one. Where the pattern goes on.
+    /// `%f[set]`: the byte before is not in the set, and this one is. Returns where the pattern continues.
     fn frontier(&mut self, from: usize, at: usize) -> Result<Option<usize>> {
         if self.pattern.get(at) != Some(&b'[') {
             return Err(Error::runtime("missing '[' after '%f' in pattern"));
@@ -192,7 +193,7 @@ impl<'a> Matcher<'a> {
         Ok(is_there.then_some(behind))
     }
 
-    /// `%1`: what a capture has had.
+    /// `%1`: the text of an earlier capture.
     fn again(&mut self, from: usize, digit: u8) -> Result<Option<usize>> {
         let capture = usize::from(digit).checked_sub(usize::from(b'1'));
         let Some((start, Length::Closed(length))) = capture.and_then(|place| self.captures.get(place)) else {
@@ -203,7 +204,7 @@ impl<'a> Matcher<'a> {
         Ok(self.text[from..].starts_with(captured).then_some(from + length))
     }
 
-    /// As many as there are, or fewer.
+    /// `*`, `+`: as many as possible.
     fn most(&mut self, from: usize, at: usize, behind: usize, least: usize) -> Result<Option<usize>> {
         let mut count = 0;
         while self.is_one(from + count, at, behind) {
@@ -222,7 +223,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// None, or more.
+    /// `-`: as few as possible.
     fn fewest(&mut self, mut from: usize, at: usize, behind: usize) -> Result<Option<usize>> {
         loop {
             if let Some(end) = self.matches(from, behind + 1)? {
@@ -235,14 +236,14 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Where the single class ends that begins at `at`.
+    /// The end of the character class that begins at `at`.
     fn class_end(&self, at: usize) -> Result<usize> {
         match self.pattern[at] {
             b'%' if at + 1 == self.pattern.len() => Err(malformed("ends with '%'")),
             b'%' => Ok(at + 2),
             b'[' => {
                 let mut place = at + 1 + usize::from(self.pattern.get(at + 1) == Some(&b'^'));
-                // The first one closes nothing.
+                // A `]` in the first place is literal.
                 loop {
                     match self.pattern.get(place) {
                         None => return Err(malformed("missing ']'")),
@@ -258,7 +259,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the class from `at` to `behind` has what is here.
+    /// Whether the class from `at` to `behind` contains this byte.
     fn is_one(&self, from: usize, at: usize, behind: usize) -> bool {
         let Some(&byte) = self.text.get(from) else { return false };
         match self.pattern[at] {

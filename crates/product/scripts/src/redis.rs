@@ -1,4 +1,4 @@
-//! `redis.*`, as far as it is not written in Lua.
+//! The part of `redis.*` that is not written in Lua.
 
 use crate::commands::ScriptCommands;
 use crate::meter::Meter;
@@ -7,12 +7,12 @@ use mlua::{Lua, LuaString, Result, Value, Variadic};
 use nicekv_proto::{Condition, Operation};
 use nicekv_replica::{ScriptKeys, ScriptTold};
 
-/// What a command costs beside its bytes.
+/// Steps of a command beside its bytes.
 const COMMAND_STEPS: u64 = 100;
-/// A value is copied a few times, and counted, parsed or compared.
+/// Bytes of a value per step: it is copied a few times, and parsed or compared.
 const VALUE_BYTES_PER_STEP: u64 = 16;
 
-/// Runs a command; its reply, of which an error is a table with `err`.
+/// Runs a command and returns its reply; an error is a table with `err`.
 pub(crate) fn call(
     lua: &Lua,
     meter: &Meter,
@@ -29,12 +29,13 @@ pub(crate) fn call(
     if let Err(refused) = commands.run(&words, keys, &mut out) {
         out = reply::error(refused.text().as_bytes());
     }
-    // Also what the values cost that were touched.
+    // Also charges for the reply.
     meter.charge(out.len() as u64 / 16)?;
     reply::read(lua, &mut &out[..], meter)
 }
 
-/// Keys whose operations are charged by the values that they go over. A command cannot be ended between two of them; it has at most as many keys as a script declares.
+/// Keys whose operations are charged by the length of their values. A command cannot be ended between two
+/// of them; it has at most as many keys as the script declares.
 struct ChargedKeys<'a> {
     keys: &'a mut dyn ScriptKeys,
     meter: &'a Meter,
@@ -42,7 +43,7 @@ struct ChargedKeys<'a> {
 
 impl ChargedKeys<'_> {
     fn charge(&self, key: &[u8]) {
-        // What is too much ends the script behind the command.
+        // If there are too many steps, the script ends after the command.
         let _ = self.meter.charge(1 + self.keys.work_bytes(key) as u64 / VALUE_BYTES_PER_STEP);
     }
 }

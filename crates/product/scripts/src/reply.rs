@@ -1,4 +1,4 @@
-//! What is said in RESP2, as values of Lua, and the other way round, by the rules of Redis.
+//! RESP2 replies as Lua values and back, by the rules of Redis.
 
 use crate::meter::Meter;
 use mlua::{Error, Lua, Result, Table, Value};
@@ -7,10 +7,10 @@ use nicekv_proto::number::parse_integer;
 
 /// Deepest nesting of a reply.
 const DEPTH_MAX: usize = 128;
-/// What each value of a reply costs beside its bytes.
+/// Steps of each value of a reply beside its bytes.
 const VALUE_STEPS: u64 = 10;
 
-/// An error; line ends in it become spaces.
+/// Encodes an error; line ends in it become spaces.
 pub(crate) fn error(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     line(b'-', text, &mut out);
@@ -23,7 +23,7 @@ fn line(kind: u8, text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what a script returns.
+/// Appends the value that a script returns.
 pub(crate) fn append(value: &Value, out: &mut Vec<u8>) -> Result<()> {
     append_at(value, 0, out)
 }
@@ -60,7 +60,7 @@ fn append_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     if depth == DEPTH_MAX {
         return Err(Error::runtime("reached lua stack limit"));
     }
-    // Up to the first that is nil.
+    // Up to the first nil.
     let (mut elements, mut count) = (Vec::new(), 0i64);
     std::mem::swap(out, &mut elements);
     let before = elements.len();
@@ -82,10 +82,10 @@ fn too_long() -> Error {
     Error::runtime(format!("the reply would exceed the limit of {TRANSACTION_BYTES_MAX} bytes"))
 }
 
-/// A reply of a command; an error is a table with `err`.
+/// Decodes the reply of a command; an error is a table with `err`.
 pub(crate) fn read(lua: &Lua, rest: &mut &[u8], meter: &Meter) -> Result<Value> {
     meter.charge(VALUE_STEPS)?;
-    let cut = || Error::runtime("a reply that is none");
+    let cut = || Error::runtime("invalid reply");
     let end = rest.windows(2).position(|pair| pair == b"\r\n").ok_or_else(cut)?;
     let (&kind, text) = rest[..end].split_first().ok_or_else(cut)?;
     *rest = &rest[end + 2..];
@@ -112,7 +112,7 @@ pub(crate) fn read(lua: &Lua, rest: &mut &[u8], meter: &Meter) -> Result<Value> 
             }
             Ok(Value::Table(table))
         }
-        // Nothing is false.
+        // Null is false.
         _ => Ok(Value::Boolean(false)),
     }
 }

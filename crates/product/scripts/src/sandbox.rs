@@ -1,4 +1,4 @@
-//! The state of one script: what it finds there, how it is run, and what is made of its end.
+//! The Lua state of one script: its environment, how it runs, and how it ends.
 
 use crate::commands::ScriptCommands;
 use crate::meter::{Meter, over};
@@ -16,20 +16,20 @@ use std::cell::RefCell;
 use std::fmt::{Display, Formatter};
 use std::sync::OnceLock;
 
-/// What scripts are called in messages.
+/// Name of scripts in messages.
 const CHUNK: &str = "@user_script";
 const PRELUDE: &str = include_str!("prelude.lua");
-/// Most frames that are looked at for the line of an error.
+/// Most stack frames searched for the line of an error.
 const FRAMES_MAX: usize = 16;
 
-/// A script's end.
+/// How a script ended.
 pub(crate) struct Ended {
     pub(crate) bytes: Vec<u8>,
-    /// It was ended by an error.
+    /// An error ended it.
     pub(crate) is_raised: bool,
 }
 
-/// A command's error, as scripts may catch it.
+/// An error of a command, which scripts may catch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CommandFailed(Vec<u8>);
 
@@ -41,7 +41,7 @@ impl Display for CommandFailed {
 
 impl std::error::Error for CommandFailed {}
 
-/// Runs a script; an error is of the sandbox itself, or what ended a script beyond all catching.
+/// Runs a script. Fails if the sandbox itself fails, or a bound ended the script.
 pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys + 'keys)) -> Result<Ended> {
     let (source, is_read_only) = headed(call)?;
     let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
@@ -78,12 +78,12 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
     Ok(ended)
 }
 
-/// Does once what would be done for the first script.
+/// Prepares what the first script needs.
 pub(crate) fn warm_up() {
     prelude();
 }
 
-/// The prelude as Lua's machine has it: to read it anew for each script takes longer than most scripts.
+/// The prelude as byte code: compiling it for each script would take longer than most scripts.
 fn prelude() -> &'static [u8] {
     static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
     COMPILED.get_or_init(|| {
@@ -110,7 +110,7 @@ fn end(call: &ScriptCall<'_>, (is_done, value, line): (bool, Value, Option<i64>)
     Ok(Ended { bytes: reply::error(&[&reason, place.as_bytes()].concat()), is_raised: true })
 }
 
-/// The error's own words, without where it went through.
+/// The message of an error, without its traceback.
 pub(crate) fn text(error: &Error) -> String {
     let text = match error {
         Error::CallbackError { cause, .. } => return text(cause),
@@ -121,7 +121,7 @@ pub(crate) fn text(error: &Error) -> String {
     format!("ERR {first}")
 }
 
-/// A source without its first line if that says what it is, and whether it may write.
+/// The source without its shebang line, and whether it may not write.
 fn headed<'a>(call: &ScriptCall<'a>) -> Result<(std::borrow::Cow<'a, [u8]>, bool)> {
     let Some(head) = call.source.strip_prefix(b"#!") else {
         return Ok((call.source.into(), call.is_read_only));
@@ -157,7 +157,7 @@ fn texts<'a>(lua: &Lua, texts: impl Iterator<Item = &'a [u8]>) -> Result<Table> 
     Ok(table)
 }
 
-/// What is written in Rust, but for commands.
+/// The functions written in Rust, without commands.
 fn native(lua: &Lua, meter: &Meter) -> Result<Table> {
     let table = lua.create_table()?;
     let of = meter.clone();
@@ -187,7 +187,7 @@ fn native(lua: &Lua, meter: &Meter) -> Result<Table> {
     let searched = move |lua: &Lua, (text, pattern, from): (LuaString, LuaString, usize)| {
         let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
         match search(&text, &pattern, from - 1, &of)? {
-            // All of it, if nothing else is captured.
+            // The whole match, if there are no captures.
             Some(found) if found.captures.is_empty() => {
                 placed(lua, &found, &[Captured::Text(&text[found.start..found.end])], &of)
             }
@@ -221,7 +221,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
 ) -> Result<()> {
     let run = move |lua: &Lua, arguments: Variadic<Value>| {
         let arguments = words(lua, &arguments, meter)?;
-        // A command calls no script.
+        // A command never calls a script.
         let (commands, keys) = &mut *commands.borrow_mut();
         redis::call(lua, meter, commands, *keys, &arguments)
     };
@@ -242,7 +242,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
     Ok(())
 }
 
-/// The words of a command.
+/// The arguments of a command.
 fn words(lua: &Lua, arguments: &Variadic<Value>, meter: &Meter) -> Result<Variadic<LuaString>> {
     let refused = |text: &str| CommandFailed(text.as_bytes().to_vec()).into_lua_err();
     if arguments.is_empty() {
@@ -278,7 +278,7 @@ fn explained(lua: &Lua, error: &Error) -> Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// An error of what is written in Rust, as one of Lua.
+/// An error of a Rust function as a Lua value.
 fn explain(lua: &Lua, error: Value) -> Result<Value> {
     match &error {
         Value::Error(error) => explained(lua, error),
@@ -286,7 +286,7 @@ fn explain(lua: &Lua, error: Value) -> Result<Value> {
     }
 }
 
-/// The line of the script that is executed.
+/// The line of the script that is running.
 fn line(lua: &Lua) -> Option<usize> {
     (1..FRAMES_MAX).find_map(|level| {
         lua.inspect_stack(level, |frame| {
@@ -343,7 +343,7 @@ fn placed(lua: &Lua, found: &Found<'_>, captures: &[Captured<'_>], meter: &Meter
     Ok(MultiValue::from_vec(values))
 }
 
-/// A replacement in which `%1` stands for a capture, and `%0` for all.
+/// A replacement in which `%1` stands for a capture, and `%0` for the whole match.
 fn expand(
     lua: &Lua,
     (by, whole, captures): (LuaString, LuaString, Variadic<LuaString>),

@@ -103,7 +103,7 @@ fn reply(source: &str) -> String {
 }
 
 #[test]
-fn what_is_returned_is_converted_as_in_redis() {
+fn returned_values_are_converted_as_in_redis() {
     for (source, expected) in [
         ("return 7", ":7 "),
         ("return 3.99", ":3 "),
@@ -135,7 +135,7 @@ fn what_is_returned_is_converted_as_in_redis() {
 }
 
 #[test]
-fn a_script_sees_what_it_has_written_and_one_that_fails_says_so() {
+fn a_script_sees_its_own_writes_and_failures_are_reported() {
     let mut keys = lent(&["a", "b"]);
     let end = run_on(
         &mut keys,
@@ -152,7 +152,7 @@ fn a_script_sees_what_it_has_written_and_one_that_fails_says_so() {
 }
 
 #[test]
-fn times_are_that_of_the_call() {
+fn commands_see_the_time_of_the_call() {
     let mut keys = lent(&["k"]);
     let source = "redis.call('set', KEYS[1], 'v', 'ex', 10) return redis.call('pttl', KEYS[1])";
     assert_eq!(run_on(&mut keys, source, &[]).reply, b":10000\r\n");

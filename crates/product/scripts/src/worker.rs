@@ -6,14 +6,18 @@
 //!     │◀───────────────────── end, keys that it wrote ─│
 //! ```
 //!
-//! A worker is this program once more, started for the first script and kept; one message each way is a script, however many commands it calls. It runs one script at a time, is confined (`confine`), and
-//! may end at any time: by a crash of the interpreter, by the kernel when a script takes more processor time than it has, or by hand. Then it is replaced. A script that ends a worker by its time has failed;
-//! one with which two workers have ended otherwise has failed too.
+//! A worker is the same program once more, started for the first script and kept. A script takes one message
+//! each way, however many commands it calls. The worker runs one script at a time, is confined (`confine`),
+//! and may end at any time: the interpreter crashes, the kernel ends it because a script exceeds its CPU
+//! time, or somebody kills it. Then it is replaced. A script that exceeds its CPU time has failed, and so has
+//! one that has crashed two workers.
 //!
-//! The node's thread waits for a script for [`WAIT_NS_MAX`] at most, and for all scripts of a turn for [`TURN_WAIT_NS_MAX`]; what takes longer goes on beside it ([`ScriptEngine`]).
+//! The node's thread waits for a script for at most [`WAIT_NS_MAX`], and for all scripts of a turn for at
+//! most [`TURN_WAIT_NS_MAX`]; longer scripts continue beside it ([`ScriptEngine`]).
 //!
-//! The worker ends when its socket does, so it does not outlive its node for longer than a script has. (The parent's death signal would not do: it comes at the end of the *thread* that has started
-//! the worker, and nodes change threads.)
+//! The worker ends when its socket is closed, so it outlives its node for at most the time of a script. (The
+//! parent-death signal is no alternative: it is sent at the end of the *thread* that started the worker, and
+//! nodes change threads.)
 
 mod child;
 mod confine;
@@ -34,20 +38,22 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most processor time of a script.
+/// Most CPU time of a script.
 pub const CPU_MS_MAX: u32 = 200;
-/// Of one that another node may have run before, and told: so much more that it ends by its time only where it would have there.
+/// The same for a script that another node may have run and answered before: enough more that it exceeds
+/// its time only where it would have there, too.
 const CPU_MS_MAX_RECOVERED: u32 = 3 * CPU_MS_MAX;
-/// Most time of a script on the clock, for a worker that is stopped, or has disarmed its timer; before clients give up.
+/// Most wall-clock time of a script, for a worker that is stopped or has disarmed its timer. Shorter than
+/// the timeout of clients.
 const WALL_MAX: Duration = Duration::from_secs(4);
 const WALL_MAX_RECOVERED: Duration = Duration::from_secs(20);
-/// The node's thread waits so long for a script.
+/// How long the node's thread waits for a script.
 const WAIT_NS_MAX: u64 = 2_000_000;
-/// And so long for all scripts of a turn.
+/// How long it waits for all scripts of a turn.
 const TURN_WAIT_NS_MAX: u64 = 4_000_000;
 /// Workers that a script may crash.
 const CRASHES_MAX: u32 = 2;
-/// What it is called in lists of processes.
+/// Its name in lists of processes.
 const NAME: &str = "nicekv";
 const READ_BYTES: usize = 16 << 10;
 
@@ -72,7 +78,7 @@ struct Worker {
     socket: UnixStream,
 }
 
-/// A script under way, or one whose end nobody has taken yet.
+/// A script that runs, or whose result has not been taken yet.
 #[derive(Debug)]
 struct Job {
     run: ScriptRun,
@@ -88,14 +94,14 @@ struct Job {
 /// How a job ended.
 #[derive(Debug)]
 enum End {
-    /// All of the answer is there.
+    /// The answer is complete.
     Answered,
-    /// There will be none; the reply instead of it.
+    /// There will be no answer; the reason.
     Lost(String),
 }
 
 impl WorkerScripts {
-    /// Workers are this program with these arguments, which [serves](serve).
+    /// Workers run `program` with these arguments, which must call [`serve`].
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
         Self { program, arguments, state: Mutex::default() }
     }
@@ -119,7 +125,7 @@ impl WorkerScripts {
         Ok(Worker { child, socket })
     }
 
-    /// Goes on with the job for so long, until it has ended.
+    /// Continues the job until it ends, for at most this time.
     fn advance(&self, state: &mut State, wait_ns: u64) {
         let began = Instant::now();
         let State { worker, job, .. } = state;
@@ -168,7 +174,7 @@ impl ScriptEngine for WorkerScripts {
         let is_of = |job: &Job| (job.run.op, job.run.step) == (run.op, run.step);
         match &state.job {
             Some(job) if job.end.is_none() => return None,
-            // Whoever wanted another one has let go of it.
+            // Nobody waits for the other one any more.
             Some(job) if !is_of(job) => state.job = None,
             _ => {}
         }
@@ -184,7 +190,7 @@ impl ScriptEngine for WorkerScripts {
         let job = state.job.take_if(|job| job.end.is_some())?;
         let end = job.take_end(keys);
         if end.is_none() {
-            // What it says is nothing that a worker says.
+            // A worker does not send such an answer.
             state.worker.take().map(Worker::end);
         }
         Some(end.unwrap_or_else(|| lost("its process has answered nonsense")))
@@ -208,17 +214,17 @@ impl Drop for WorkerScripts {
 }
 
 impl Worker {
-    /// Waits until there may be something to read, or to write.
+    /// Waits until the socket may be readable, or writable.
     fn wait(&self, for_writing: bool, ns: u64) {
         let flags = if for_writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let timeout = Timespec { tv_sec: 0, tv_nsec: ns.min(999_999_999) as i64 };
-        // What went wrong is found by the next transfer.
+        // The next transfer finds errors.
         let _ = poll(&mut [PollFd::new(&self.socket, flags)], Some(&timeout));
     }
 
-    /// Ends it, if it has not ended yet; how it did.
+    /// Ends it, unless it has ended, and returns its status.
     fn end(mut self) -> Option<ExitStatus> {
-        // It has ended by itself if its socket is closed: the signal comes too late to change its status.
+        // A worker that closed its socket has exited: the signal comes too late to change its status.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let ended = self.child.try_wait().ok().flatten();
         ended.or_else(|| {
@@ -234,7 +240,7 @@ impl Job {
         Self { run, cpu_ms, request, sent: 0, answer: Vec::new(), crashes: 0, started, end: None }
     }
 
-    /// Sends and receives what it can; whether the whole answer is there.
+    /// Sends and receives what it can; whether the answer is complete.
     fn transfer(&mut self, worker: &mut Worker) -> io::Result<bool> {
         while self.sent < self.request.len() {
             match worker.socket.write(&self.request[self.sent..]) {
@@ -285,7 +291,7 @@ impl Job {
         self.end = Some(End::Lost(reason));
     }
 
-    /// Its end, and what it has written; `None`: it is none.
+    /// The result, whose keys are imported; `None` if the answer is invalid.
     fn take_end(self, keys: &mut dyn ScriptStates) -> Option<ScriptEnd> {
         match self.end? {
             End::Lost(reason) => Some(lost(&reason)),
@@ -298,7 +304,7 @@ impl Job {
     }
 }
 
-/// The end of a script that has none of its own.
+/// The result of a script that did not finish.
 fn lost(reason: &str) -> ScriptEnd {
     let reply = format!("-ERR Script killed: {reason}\r\n").into_bytes();
     ScriptEnd { reply, has_failed: true, may_differ: true }

@@ -1,4 +1,4 @@
-//! Users, and what they may do: everything that takes a file, time, or several connections.
+//! Access control: tests that need a file, time, or several connections.
 
 use crate::support;
 
@@ -13,7 +13,7 @@ fn words(command: &str) -> Vec<u8> {
     request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Sends all at once; the replies.
+/// Sends all commands at once, and returns the replies.
 fn pipeline(connection: &mut Resp, commands: &[&str]) -> Vec<String> {
     let bytes: Vec<u8> = commands.iter().flat_map(|command| words(command)).collect();
     connection.stream.write_all(&bytes).unwrap();
@@ -29,7 +29,7 @@ const USERS: &str = "user default off\n\
     user alice on >secret ~a:* %R~r:* %W~w:* +@read +@write +@connection -del +config|get\n\
     user idle on nopass\n";
 
-/// A gateway with these users, and the file that they are in.
+/// A gateway with these users, and their file.
 fn gateway_of_users(world: &mut World, text: &str) -> (SocketAddr, tempfile::TempDir) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("users.acl");
@@ -48,7 +48,7 @@ const NO_KEY: &str = "-NOPERM No permissions to access a key\r\n";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
 #[test]
-fn who_has_not_logged_in_may_log_in_and_nothing_else() {
+fn unauthenticated_clients_may_only_log_in() {
     let mut world = World::new();
     let (address, _scratch) = gateway_of_users(&mut world, USERS);
     let mut connection = Resp::connect(address);
@@ -61,12 +61,12 @@ fn who_has_not_logged_in_may_log_in_and_nothing_else() {
     assert!(connection.call("HELLO 2 AUTH alice secret").starts_with('*'));
     assert_eq!(connection.call("ACL DRYRUN x get y"), nopermission("alice", "acl|dryrun"));
     assert!(connection.call("CLIENT INFO").contains(" user=alice "));
-    // Also to who has no right to its command.
+    // Also for users without a right to its command.
     let unknown = "-ERR unknown subcommand 'nosuch'. Try ACL HELP.\r\n";
     assert_eq!(connection.call("ACL nosuch"), unknown);
     assert_eq!(connection.call("RESET"), "+RESET\r\n");
     assert_eq!(connection.call("GET a:1"), NO_AUTH);
-    // Little may be sent before.
+    // Only short requests are allowed before.
     let mut connection = Resp::connect(address);
     connection.stream.write_all(b"*2\r\n$4\r\nAUTH\r\n$4097\r\n").unwrap();
     assert_eq!(connection.rest(), "-ERR Protocol error: unauthenticated bulk length\r\n");
@@ -78,7 +78,7 @@ fn nopermission(user: &str, command: &str) -> String {
 }
 
 #[test]
-fn commands_and_keys_are_checked_before_anything_is_done() {
+fn permissions_are_checked_before_anything_is_done() {
     let mut world = World::new();
     let (address, _scratch) = gateway_of_users(&mut world, USERS);
     let mut alice = logged_in(address, "alice secret");
@@ -111,7 +111,7 @@ fn commands_and_keys_are_checked_before_anything_is_done() {
 }
 
 #[test]
-fn of_a_command_with_a_key_that_is_not_allowed_no_key_is_touched() {
+fn a_forbidden_key_refuses_the_whole_command() {
     let mut world = World::new();
     let (address, _scratch) = gateway_of_users(&mut world, USERS);
     let mut alice = logged_in(address, "alice secret");
@@ -121,7 +121,7 @@ fn of_a_command_with_a_key_that_is_not_allowed_no_key_is_touched() {
 }
 
 #[test]
-fn what_is_refused_in_a_pipeline_stops_nothing_else_and_a_login_is_for_what_follows() {
+fn a_refusal_in_a_pipeline_affects_one_command_and_a_login_those_behind_it() {
     let mut world = World::new();
     let (address, _scratch) = gateway_of_users(&mut world, USERS);
     let mut connection = Resp::connect(address);
@@ -160,7 +160,7 @@ fn what_is_refused_in_a_pipeline_stops_nothing_else_and_a_login_is_for_what_foll
         "$1\r\n3\r\n",
     ];
     assert_eq!(pipeline(&mut connection, &commands), expected);
-    // One that sends all and closes its side is answered, too, though it rests in between.
+    // A half-closed connection is answered, too, although it is delayed in between.
     let mut connection = Resp::connect(address);
     let bytes = ["AUTH admin x", "AUTH admin y", "AUTH admin root", "GET a:1"].map(words).concat();
     connection.stream.write_all(&bytes).unwrap();
@@ -169,7 +169,7 @@ fn what_is_refused_in_a_pipeline_stops_nothing_else_and_a_login_is_for_what_foll
 }
 
 #[test]
-fn a_password_tried_a_thousand_times_is_answered_each_time_and_others_are_served() {
+fn a_thousand_failed_logins_do_not_delay_other_clients() {
     let mut world = World::new();
     let (address, _scratch) = gateway_of_users(&mut world, USERS);
     let mut admin = logged_in(address, "admin root");
@@ -202,7 +202,7 @@ fn a_password_tried_a_thousand_times_is_answered_each_time_and_others_are_served
 }
 
 #[test]
-fn the_log_has_what_was_refused_and_is_bounded() {
+fn acl_log_lists_refusals_and_is_bounded() {
     let mut world = World::new();
     let (address, _scratch) = gateway_of_users(&mut world, USERS);
     let mut alice = logged_in(address, "alice secret");
@@ -229,7 +229,7 @@ fn the_log_has_what_was_refused_and_is_bounded() {
 }
 
 #[test]
-fn a_file_is_loaded_as_a_whole_or_not_at_all() {
+fn acl_load_applies_a_whole_file_or_nothing() {
     let mut world = World::new();
     let (address, scratch) = gateway_of_users(&mut world, USERS);
     let path = scratch.path().join("users.acl");
@@ -257,7 +257,7 @@ fn a_file_is_loaded_as_a_whole_or_not_at_all() {
     assert_eq!(admin.call("ACL LOAD"), "+OK\r\n");
     assert_eq!(alice.call("GET a:1"), NO_KEY, "the rules of now, on whichever thread");
     assert_eq!(alice.call("GET b:1"), "$-1\r\n");
-    // A user that is gone, or whose password is, is no longer served: not even if it waits silently.
+    // Connections of removed users, or with removed passwords, are closed, even idle ones.
     let mut silent = logged_in(address, "alice secret");
     write(&path, "user default off\nuser admin on >root ~* +@all\nuser alice on >other ~* +@all");
     assert_eq!(admin.call("ACL LOAD"), "+OK\r\n");
@@ -267,7 +267,7 @@ fn a_file_is_loaded_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn users_are_changed_at_all_threads_at_once() {
+fn changed_users_apply_to_all_threads_at_once() {
     let mut world = World::new();
     let address = world.gateway_of(3, |_| ());
     let mut connections: Vec<_> = (0..6).map(|_| Resp::connect(address)).collect();
@@ -298,7 +298,7 @@ fn users_are_changed_at_all_threads_at_once() {
 }
 
 #[test]
-fn one_password_for_all_is_the_default_users() {
+fn a_password_file_is_for_the_default_user() {
     let mut world = World::new();
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("password");
@@ -310,7 +310,7 @@ fn one_password_for_all_is_the_default_users() {
     connection.send(&[b"AUTH", b"two words"]);
     assert_eq!(connection.reply(), b"+OK\r\n");
     assert_eq!(connection.call("SET k v"), "+OK\r\n");
-    // Another one, for those who come.
+    // Another password, for new connections.
     write(&path, "other");
     assert_eq!(connection.call("ACL LOAD"), "+OK\r\n");
     assert_eq!(connection.call("GET k"), "$1\r\nv\r\n", "who makes a change stays");

@@ -1,4 +1,4 @@
-//! What one read of a connection asks for leaves as few datagrams: gets of one partition share them, and none waits for another.
+//! The requests of one read leave in few datagrams: gets of one partition share one.
 
 use crate::support;
 
@@ -13,7 +13,7 @@ use support::{Resp, request};
 const PARTITION_BITS: u32 = 2;
 const KEYS: usize = 64;
 
-/// The requests in each datagram that follows from these bytes of one connection. Nobody answers them.
+/// The number of requests in each datagram that these bytes of a connection cause. No answers are sent.
 fn requests_of_each_datagram(bytes: &[u8]) -> Vec<usize> {
     use std::io::Write;
     // Bound to every address: all vnodes of 127.10/16 and 127.11/16 lead here.
@@ -54,17 +54,17 @@ fn keys() -> Vec<Vec<u8>> {
 fn check(bytes: &[u8]) {
     let counts = requests_of_each_datagram(bytes);
     assert_eq!(counts.iter().sum::<usize>(), KEYS, "each once: {counts:?}");
-    // One for each partition, and one more where they do not fit into one.
+    // One for each partition, and one more where they do not fit.
     assert!(counts.len() <= 2 << PARTITION_BITS, "{counts:?}");
 }
 
 #[test]
-fn a_pipeline_of_gets_is_a_few_bundles() {
+fn a_pipeline_of_gets_leaves_in_few_datagrams() {
     check(&keys().iter().flat_map(|key| request(&[b"GET", key])).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_command_on_many_keys_is_a_few_bundles() {
+fn a_command_on_many_keys_leaves_in_few_datagrams() {
     let keys = keys();
     for name in ["MGET", "DEL", "EXISTS"] {
         let words: Vec<&[u8]> = [name.as_bytes()].into_iter().chain(keys.iter().map(Vec::as_slice)).collect();

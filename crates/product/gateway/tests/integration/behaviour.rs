@@ -1,4 +1,4 @@
-//! What transcripts cannot show: order, concurrency, limits, and answers that do not come.
+//! What transcripts cannot show: order, concurrency, limits, and missing answers.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ fn replies(connection: &mut Resp, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn pipelined_commands_are_answered_in_order_and_see_those_before_them() {
+fn pipelined_commands_are_answered_in_order_and_see_earlier_writes() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -39,7 +39,7 @@ fn pipelined_commands_are_answered_in_order_and_see_those_before_them() {
 }
 
 #[test]
-fn different_keys_run_at_once_and_one_key_waits() {
+fn commands_on_different_keys_run_concurrently() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -68,11 +68,11 @@ fn different_keys_run_at_once_and_one_key_waits() {
 }
 
 #[test]
-fn replies_wait_for_those_of_gets_behind_them_but_not_for_ever() {
+fn replies_are_delayed_briefly_for_later_gets() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
-    // Whoever waits for what is held sees what is not.
+    // Other connections aren't blocked.
     connection.stream.write_all(&pipeline(&["GET one", "GET two", "GET held", "GET three"])).unwrap();
     assert_eq!(replies(&mut connection, 2), ["$-1\r\n", "$-1\r\n"]);
     let mut second = Resp::connect(address);
@@ -152,7 +152,7 @@ fn row_33_where_no_value_is_large_what_is_too_long_for_a_message_is_refused_by_n
 }
 
 #[test]
-fn without_an_answer_an_update_is_unknown_and_a_read_has_timed_out() {
+fn without_an_answer_updates_are_unknown_and_reads_time_out() {
     let mut world = World::new();
     let address = world.gateway(|config| config.timeout = Duration::from_millis(50));
     let mut connection = Resp::connect(address);
@@ -167,7 +167,7 @@ fn without_an_answer_an_update_is_unknown_and_a_read_has_timed_out() {
 }
 
 #[test]
-fn more_commands_than_the_window_wait_for_their_turn() {
+fn commands_beyond_the_window_wait() {
     let mut world = World::new();
     let address = world.gateway(|config| config.client.in_flight_max = 8);
     let threads: Vec<_> = (0..10)
@@ -185,12 +185,12 @@ fn more_commands_than_the_window_wait_for_their_turn() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let mut connection = Resp::connect(address);
     assert_eq!(connection.call("EXISTS 0-0 9-5"), ":2\r\n");
-    // A command that never fits in it as a whole is sent in pieces.
+    // A command larger than the window is sent in pieces.
     assert_eq!(connection.call("EXISTS 0-0 1-0 2-0 3-0 4-0 5-0 6-0 7-0 8-0 9-0 9-6"), ":10\r\n");
 }
 
 #[test]
-fn fifty_clients_on_one_key_through_two_gateways_lose_nothing() {
+fn fifty_clients_increment_one_key_through_two_gateways() {
     let mut world = World::new();
     let gateways = [world.gateway(|_| ()), world.gateway(|_| ())];
     let threads: Vec<_> = (0..50)
@@ -206,7 +206,7 @@ fn fifty_clients_on_one_key_through_two_gateways_lose_nothing() {
 }
 
 #[test]
-fn tools_find_what_they_look_for() {
+fn tools_get_the_replies_they_need() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -230,7 +230,7 @@ fn tools_find_what_they_look_for() {
 }
 
 #[test]
-fn a_peer_that_sends_all_and_closes_its_side_gets_every_answer() {
+fn a_half_closed_connection_gets_every_reply() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -244,7 +244,7 @@ fn a_peer_that_sends_all_and_closes_its_side_gets_every_answer() {
 }
 
 #[test]
-fn quit_answers_what_came_before_and_nothing_after() {
+fn quit_answers_earlier_commands_and_no_later_ones() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);

@@ -1,4 +1,4 @@
-//! INCRBYFLOAT says what redis-server says, to the last digit and the last word.
+//! INCRBYFLOAT replies as redis-server does, to the last digit.
 //!
 //! Values and increments are drawn around everything that the 80-bit format rounds: digits beyond its 64 bits, magnitudes far apart,
 //! the ends of its range, and texts that are almost numbers.
@@ -44,9 +44,9 @@ fn text() -> impl Strategy<Value = String> {
 
 /// Their first reply that differs is reported with the command; a sum that is too long for a value here is none that could.
 #[test]
-fn sums_are_those_of_redis() {
+fn float_sums_equal_those_of_redis() {
     let Some(redis) = RedisServer::start() else {
-        nicekv_testkit::needs(&["redis-server"], "sums_are_those_of_redis");
+        nicekv_testkit::needs(&["redis-server"], "float_sums_equal_those_of_redis");
         return;
     };
     let mut world = World::new();

@@ -1,6 +1,6 @@
-//! Patterns, random ones, match here what they match in a real redis-server: in KEYS, SCAN, PSUBSCRIBE, and users' keys and channels.
+//! Random patterns match as in a real redis-server: in KEYS, SCAN, PSUBSCRIBE, and users' keys and channels.
 //!
-//! `NICEKV_SEED=n` draws others.
+//! `NICEKV_SEED=n` uses another seed.
 
 use crate::support;
 
@@ -8,7 +8,7 @@ use support::{RedisServer, Resp, World, draw};
 
 const PATTERNS: usize = 1_500;
 const NAMES: usize = 60;
-/// What a pattern may mean, and letters around the ends of ranges.
+/// Special characters, and letters around the ends of ranges.
 const OF_PATTERNS: &[u8] = b"aabbcno-[]^*?\\";
 const OF_NAMES: &[u8] = b"abcmnop-[]^*?\\";
 
@@ -33,7 +33,7 @@ fn call(connection: &mut Resp, words: &[&[u8]]) -> String {
     String::from_utf8_lossy(&connection.reply()).into_owned()
 }
 
-/// What names a pattern has, by each way to ask for them.
+/// The names that a pattern matches, for each command.
 fn matching(connection: &mut Resp, listener: &mut Resp, pattern: &[u8], names: &[Vec<u8>]) -> Vec<String> {
     let sorted = |reply: String| {
         let mut lines: Vec<_> = reply.lines().map(str::to_owned).collect();
@@ -64,9 +64,9 @@ fn matching(connection: &mut Resp, listener: &mut Resp, pattern: &[u8], names: &
 }
 
 #[test]
-fn patterns_match_what_they_match_in_redis() {
+fn patterns_match_as_in_redis() {
     let Some(redis) = RedisServer::start() else {
-        nicekv_testkit::needs(&["redis-server"], "patterns_match_what_they_match_in_redis");
+        nicekv_testkit::needs(&["redis-server"], "patterns_match_as_in_redis");
         return;
     };
     let seed = std::env::var("NICEKV_SEED").map_or(7, |text| text.parse().unwrap());
@@ -92,9 +92,9 @@ fn patterns_match_what_they_match_in_redis() {
     assert!(some > PATTERNS / 20, "{some} patterns of {PATTERNS} match anything");
 }
 
-/// What was a hole: a range that began with an escaped letter allowed a key that Redis does not.
+/// A former security hole: a range that began with an escaped letter allowed a key that Redis refuses.
 #[test]
-fn an_escaped_letter_begins_no_range() {
+fn an_escaped_letter_does_not_begin_a_range() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     assert_eq!(connection.call("ACL SETUSER u reset on +@all resetchannels ~hell[\\n-p] &news:*"), "+OK\r\n");

@@ -1,4 +1,4 @@
-//! Peers that mean no good, or are many (docs/FAULTS.md row 32).
+//! Malicious peers, and many peers (docs/FAULTS.md row 32).
 
 use crate::support;
 

@@ -1,4 +1,4 @@
-//! `SELECT n` goes to keyspace n.
+//! `SELECT n` selects keyspace n.
 
 use crate::support;
 
@@ -32,7 +32,7 @@ fn db(connection: &mut Resp) -> String {
 }
 
 #[test]
-fn a_key_has_a_value_of_its_own_in_each_keyspace() {
+fn keyspaces_have_separate_keys() {
     let (_world, address) = world();
     let (mut connection, mut other) = (Resp::connect(address), Resp::connect(address));
     assert_eq!(connection.call("SET key zero"), OK);
@@ -49,7 +49,7 @@ fn a_key_has_a_value_of_its_own_in_each_keyspace() {
 }
 
 #[test]
-fn commands_go_to_the_keyspace_that_was_selected_before_them() {
+fn select_applies_to_later_commands() {
     let (_world, address) = world();
     let mut connection = Resp::connect(address);
     let commands = ["SET k 0", "SELECT 3", "SET k 3", "INCR k", "SELECT 0", "GET k", "SELECT 3", "GET k"];
@@ -64,7 +64,7 @@ fn commands_go_to_the_keyspace_that_was_selected_before_them() {
 }
 
 #[test]
-fn there_are_only_those_that_there_are() {
+fn unknown_databases_are_refused() {
     let (_world, address) = world();
     let mut connection = Resp::connect(address);
     assert_eq!(connection.call("SELECT 3"), OK);
@@ -84,7 +84,7 @@ fn there_are_only_those_that_there_are() {
 }
 
 #[test]
-fn a_keyspace_by_quorum_refuses_what_needs_a_primary() {
+fn a_quorum_keyspace_refuses_commands_that_need_a_primary() {
     let (world, address) = world();
     let mut connection = Resp::connect(address);
     assert_eq!(connection.call("SELECT 5"), OK);
@@ -103,7 +103,7 @@ fn a_keyspace_by_quorum_refuses_what_needs_a_primary() {
 }
 
 #[test]
-fn client_info_says_whose_it_is() {
+fn client_info_shows_the_database() {
     let (_world, address) = world();
     let mut connection = Resp::connect(address);
     assert_eq!(connection.call("CLIENT SETNAME tester"), OK);
@@ -146,7 +146,7 @@ fn any_call(name: &str, arity: i32) -> Vec<String> {
 }
 
 #[test]
-fn names_of_objects_are_changed_by_no_command_of_the_table() {
+fn no_command_changes_names_of_objects() {
     const REFUSED: &str = "-ERR nothing was changed: the keys of this keyspace are names of objects";
     let mut world = World::new();
     let address = world.gateway(|config| {

@@ -6,7 +6,7 @@ use std::io::Write;
 use support::{Resp, World, request};
 
 #[test]
-fn twenty_thousand_keys_are_set_read_and_deleted_by_one_command_each() {
+fn one_command_sets_reads_or_deletes_twenty_thousand_keys() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -35,7 +35,7 @@ fn twenty_thousand_keys_are_set_read_and_deleted_by_one_command_each() {
 }
 
 #[test]
-fn the_most_arguments_are_taken_and_one_more_is_refused_by_name() {
+fn the_maximum_of_arguments_is_accepted_and_one_more_refused() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -49,7 +49,7 @@ fn the_most_arguments_are_taken_and_one_more_is_refused_by_name() {
 }
 
 #[test]
-fn a_command_on_many_keys_leaves_room_for_the_others() {
+fn a_command_on_many_keys_leaves_room_for_other_connections() {
     let mut world = World::new();
     let address = world.gateway(|config| config.client.in_flight_max = 4);
     let (mut long, mut short) = (Resp::connect(address), Resp::connect(address));
@@ -66,7 +66,7 @@ fn a_command_on_many_keys_leaves_room_for_the_others() {
 }
 
 #[test]
-fn one_unknown_outcome_among_many_is_told() {
+fn one_unknown_outcome_among_many_keys_is_reported() {
     let mut world = World::new();
     let address = world.gateway(|config| {
         config.timeout = nicekv_proto::Duration::from_millis(100);

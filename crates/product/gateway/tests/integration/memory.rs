@@ -1,5 +1,5 @@
-//! What peers can make the gateway hold (docs/FAULTS.md row 32): all of them together no more than its limit, and nothing for longer
-//! than needed.
+//! Memory that peers can make the gateway use (docs/FAULTS.md row 32): within its limit, and only as long
+//! as needed.
 
 use crate::support;
 
@@ -105,7 +105,7 @@ fn unfinished_commands_are_bounded(threads: usize) {
 }
 
 #[test]
-fn the_one_that_is_closed_is_told_why() {
+fn a_closed_connection_gets_the_reason() {
     let (_world, address) = world();
     let mut connection = Resp::connect(address);
     let half = unfinished(8_000_000);
@@ -128,12 +128,12 @@ fn the_one_that_is_closed_is_told_why() {
 }
 
 #[test]
-fn replies_that_nobody_reads_are_bounded_together() {
+fn unread_replies_are_bounded() {
     unread_replies_are_bounded(1);
 }
 
 #[test]
-fn replies_that_nobody_reads_are_bounded_over_all_threads() {
+fn unread_replies_are_bounded_across_threads() {
     unread_replies_are_bounded(3);
 }
 
@@ -165,7 +165,7 @@ fn unread_replies_are_bounded(threads: usize) {
 }
 
 #[test]
-fn a_reply_above_the_limit_ends_its_own_connection_only() {
+fn a_reply_above_the_limit_closes_only_its_connection() {
     let (_world, address) = world();
     let (mut modest, mut greedy) = (Resp::connect(address), Resp::connect(address));
     let value = "v".repeat(1_000);
@@ -183,7 +183,7 @@ fn a_reply_above_the_limit_ends_its_own_connection_only() {
 }
 
 #[test]
-fn idle_connections_give_back_what_they_used() {
+fn idle_connections_free_their_memory() {
     let (_world, address) = world();
     let mut modest = Resp::connect(address);
     let mut idle: Vec<_> = (0..50).map(|_| Resp::connect(address)).collect();

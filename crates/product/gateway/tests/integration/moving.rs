@@ -1,4 +1,4 @@
-//! RENAME and COPY while others write, RANDOMKEY, and payloads that a real redis-server reads.
+//! RENAME and COPY under concurrent writes, RANDOMKEY, and payloads exchanged with redis-server.
 
 use crate::support;
 
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use support::{RedisServer, Resp, World};
 
 #[test]
-fn a_value_is_under_one_key_at_a_time_whoever_renames_it() {
+fn concurrent_renames_keep_one_copy_of_a_value() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     Resp::connect(address).call("HSET a counter 0");
@@ -32,7 +32,7 @@ fn a_value_is_under_one_key_at_a_time_whoever_renames_it() {
 }
 
 #[test]
-fn of_many_that_rename_to_one_absent_key_one_does() {
+fn one_of_many_renamenx_to_an_absent_key_succeeds() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     for round in 0..20 {
@@ -55,7 +55,7 @@ fn of_many_that_rename_to_one_absent_key_one_does() {
 }
 
 #[test]
-fn they_have_no_place_in_a_transaction() {
+fn rename_and_copy_are_refused_in_transactions() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     for (command, name) in [
@@ -71,7 +71,7 @@ fn they_have_no_place_in_a_transaction() {
 }
 
 #[test]
-fn every_key_may_be_the_random_one_and_none_that_is_not_there() {
+fn randomkey_returns_every_existing_key() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     assert_eq!(connection.call("RANDOMKEY"), "$-1\r\n");
@@ -91,12 +91,9 @@ fn every_key_may_be_the_random_one_and_none_that_is_not_there() {
 }
 
 #[test]
-fn redis_restores_what_is_dumped_here_and_the_other_way_round() {
+fn dump_and_restore_are_compatible_with_redis() {
     let Some(redis) = RedisServer::start() else {
-        nicekv_testkit::needs(
-            &["redis-server"],
-            "redis_restores_what_is_dumped_here_and_the_other_way_round",
-        );
+        nicekv_testkit::needs(&["redis-server"], "dump_and_restore_are_compatible_with_redis");
         return;
     };
     let mut world = World::new();

@@ -1,5 +1,5 @@
-//! What a connection may rely on when it sends commands without waiting for replies: each sees what the earlier ones of its keys did, and
-//! nothing that the later ones do, however the network mixes up what is under way together.
+//! Pipelined commands see the effects of earlier ones on their keys, and none of later ones, even if the
+//! network reorders requests.
 
 use crate::support;
 
@@ -39,7 +39,7 @@ fn under_way_together(commands: &[&str], key: &str) -> usize {
 }
 
 #[test]
-fn only_one_command_of_a_key_is_under_way() {
+fn writes_to_one_key_run_one_at_a_time() {
     let many = |name: &str| {
         format!("{name} {} held", (0..70).map(|key| format!("k{key} ")).collect::<String>().trim_end())
     };
@@ -66,7 +66,7 @@ fn only_one_command_of_a_key_is_under_way() {
 }
 
 #[test]
-fn reads_of_one_key_that_come_together_are_one_request_and_hold_up_nobody() {
+fn reads_of_one_key_share_a_request_and_block_nobody() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -131,7 +131,7 @@ fn command(seed: &mut u64) -> String {
 }
 
 #[test]
-fn a_network_that_mixes_up_requests_changes_no_reply() {
+fn reordered_requests_change_no_reply() {
     for seed in 1..=20u64 {
         let mut world = World::new();
         world.store.lock().unwrap().disorder = seed;

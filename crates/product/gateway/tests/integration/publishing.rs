@@ -1,4 +1,4 @@
-//! What is published reaches whoever listens, through whichever gateway.
+//! Messages reach all subscribers, through any gateway.
 
 use crate::support;
 
@@ -40,7 +40,7 @@ fn listener(address: SocketAddr, command: &str) -> Resp {
 }
 
 #[test]
-fn a_message_reaches_listeners_of_all_gateways_and_threads_and_is_counted() {
+fn a_message_reaches_subscribers_of_all_gateways_and_threads() {
     let mut world = World::new();
     let (one, other) = (world.gateway_of(2, |_| ()), world.gateway(|_| ()));
     let mut publisher = Resp::connect(other);
@@ -62,7 +62,7 @@ fn a_message_reaches_listeners_of_all_gateways_and_threads_and_is_counted() {
 
 /// As result stores of queues do it.
 #[test]
-fn a_transaction_publishes_when_all_else_of_it_is_done() {
+fn a_transaction_publishes_after_it_is_applied() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut listening = listener(address, "SUBSCRIBE news");
@@ -86,7 +86,7 @@ fn a_transaction_publishes_when_all_else_of_it_is_done() {
 
 /// As locks of libraries wake those who wait for them.
 #[test]
-fn what_a_script_publishes_is_told_when_it_is_done() {
+fn a_script_publishes_after_it_is_done() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut listening = listener(address, "SUBSCRIBE news");
@@ -116,7 +116,7 @@ fn what_a_script_publishes_is_told_when_it_is_done() {
 }
 
 #[test]
-fn who_is_gone_does_not_count() {
+fn disconnected_subscribers_are_not_counted() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut publisher = Resp::connect(address);
@@ -132,7 +132,7 @@ fn who_is_gone_does_not_count() {
 }
 
 #[test]
-fn messages_of_one_connection_keep_their_order_and_come_once() {
+fn messages_of_one_connection_arrive_once_and_in_order() {
     let mut world = World::new();
     let address = world.gateway_of(2, |_| ());
     let mut connection = listener(address, "SUBSCRIBE numbers");
@@ -149,7 +149,7 @@ fn messages_of_one_connection_keep_their_order_and_come_once() {
 }
 
 #[test]
-fn a_listener_is_told_again_after_its_registration_would_have_been_forgotten() {
+fn subscriptions_are_renewed_before_nodes_forget_them() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = listener(address, "SUBSCRIBE news");
@@ -161,7 +161,7 @@ fn a_listener_is_told_again_after_its_registration_would_have_been_forgotten() {
 }
 
 #[test]
-fn what_cannot_be_known_is_not_confirmed() {
+fn subscriptions_that_nodes_do_not_confirm_fail() {
     let mut world = World::new();
     let address = world.gateway(|config| config.timeout = nicekv_proto::Duration::from_millis(300));
     let mut connection = Resp::connect(address);
@@ -175,7 +175,7 @@ fn what_cannot_be_known_is_not_confirmed() {
 }
 
 #[test]
-fn limits_are_told_by_name() {
+fn errors_name_the_limits_of_messages() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -209,7 +209,7 @@ fn limits_are_told_by_name() {
 }
 
 #[test]
-fn a_connection_that_wants_all_channels_leaves_others_as_many() {
+fn one_connection_cannot_take_all_subscriptions() {
     const NAMES: usize = 65_536;
     let mut world = World::new();
     let address = world.gateway(|_| ());
@@ -233,7 +233,7 @@ fn a_connection_that_wants_all_channels_leaves_others_as_many() {
 }
 
 #[test]
-fn a_listener_that_does_not_read_is_closed() {
+fn a_subscriber_that_does_not_read_is_closed() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let slow = listener(address, "SUBSCRIBE news");
@@ -256,7 +256,7 @@ fn a_listener_that_does_not_read_is_closed() {
 }
 
 #[test]
-fn users_listen_and_publish_where_they_may() {
+fn channel_permissions_apply_to_subscribing_and_publishing() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut admin = Resp::connect(address);

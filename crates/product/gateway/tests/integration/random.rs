@@ -1,4 +1,5 @@
-//! Random commands, answered here as by a real redis-server, byte for byte, but for differences that have names (docs/COMMANDS.md).
+//! Random commands are answered as by redis-server, byte for byte, except for known differences
+//! (docs/COMMANDS.md).
 //!
 //! A command is drawn from [`FORMS`]; letters in it stand for arguments that are drawn, too, and now and then one is left out, or there is one too many.
 //! `NICEKV_SEED=n` draws others.
@@ -317,9 +318,9 @@ impl Both {
 }
 
 #[test]
-fn random_commands_are_answered_as_by_redis() {
+fn random_commands_are_answered_as_in_redis() {
     let Some(redis) = RedisServer::start() else {
-        nicekv_testkit::needs(&["redis-server"], "random_commands_are_answered_as_by_redis");
+        nicekv_testkit::needs(&["redis-server"], "random_commands_are_answered_as_in_redis");
         return;
     };
     let seed = std::env::var("NICEKV_SEED").map_or(7, |text| text.parse().unwrap());

@@ -54,7 +54,7 @@ fn scan(connection: &mut Resp, options: &str) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn a_scan_lists_every_key_once_in_as_many_replies_as_it_is_asked_for() {
+fn a_scan_lists_every_key_once_with_the_expected_number_of_replies() {
     let (_world, mut connection) = filled();
     let all: BTreeSet<String> = (0..KEYS).map(|number| format!("key:{number}")).collect();
     for (options, replies_max) in [("", 10), (" COUNT 1", 40), (" COUNT 1000", 1)] {
@@ -82,7 +82,7 @@ fn a_scan_lists_every_key_once_in_as_many_replies_as_it_is_asked_for() {
 }
 
 #[test]
-fn a_scan_waits_for_what_was_asked_before_it_and_later_commands_for_it() {
+fn a_scan_waits_for_earlier_commands_and_later_ones_for_it() {
     let (mut world, _connection) = filled();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let commands = ["SET another value", "DBSIZE", "DEL another key:0", "DBSIZE", "PING"];
@@ -92,7 +92,7 @@ fn a_scan_waits_for_what_was_asked_before_it_and_later_commands_for_it() {
 }
 
 #[test]
-fn a_cursor_goes_on_at_any_connection_and_is_of_its_keyspace() {
+fn a_cursor_is_valid_on_any_connection_in_its_keyspace() {
     let mut world = World::new();
     let address = world.gateway_of(2, |config| {
         let mut other = config.client.keyspaces[0];
@@ -117,7 +117,7 @@ fn a_cursor_goes_on_at_any_connection_and_is_of_its_keyspace() {
 }
 
 #[test]
-fn all_keys_of_a_keyspace_are_deleted_and_those_of_others_stay() {
+fn flushdb_deletes_the_keys_of_one_keyspace() {
     let (mut world, _) = filled();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let commands = ["SET another value", "FLUSHDB", "SET late value", "DBSIZE", "FLUSHDB SYNC", "DBSIZE"];

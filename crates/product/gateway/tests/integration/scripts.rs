@@ -1,4 +1,4 @@
-//! Scripts, as far as redis-server does not say what is right: transactions, users, limits.
+//! Scripts where they differ from Redis: transactions, users, limits.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ fn eval(connection: &mut Resp, words: &[&str]) -> String {
 }
 
 #[test]
-fn one_that_fails_has_no_effect() {
+fn a_failed_script_has_no_effect() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -24,7 +24,7 @@ fn one_that_fails_has_no_effect() {
 }
 
 #[test]
-fn in_a_transaction_it_is_one_of_the_commands() {
+fn transactions_may_contain_scripts() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -59,7 +59,7 @@ fn by_resp3_nothing_has_a_word_of_its_own() {
 }
 
 #[test]
-fn a_user_needs_a_right_to_scripts_and_to_their_keys() {
+fn users_need_rights_to_scripts_and_their_keys() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
@@ -82,7 +82,7 @@ fn a_user_needs_a_right_to_scripts_and_to_their_keys() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_with_the_limit_and_others_are_served() {
+fn scripts_beyond_limits_are_refused_and_others_served() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);

@@ -1,4 +1,4 @@
-//! A gateway of several threads is one gateway: its limits and numbers are those of all, and a connection never notices.
+//! A gateway of several threads behaves as one: limits and counters are for all threads.
 
 use crate::support;
 
@@ -13,7 +13,7 @@ fn pipeline(key: &str, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn connections_are_spread_over_all_and_their_numbers_are_added_up() {
+fn connections_are_spread_over_threads_and_counters_summed() {
     let mut world = World::new();
     let address = world.gateway_of(THREADS, |_| ());
     let mut connections: Vec<_> = (0..4 * THREADS).map(|_| Resp::connect(address)).collect();
@@ -48,7 +48,7 @@ fn connections_are_spread_over_all_and_their_numbers_are_added_up() {
 }
 
 #[test]
-fn the_limit_of_connections_is_that_of_all_threads_however_many_come_at_once() {
+fn the_connection_limit_holds_across_threads() {
     const LIMIT: usize = 10;
     let mut world = World::new();
     let address = world.gateway_of(THREADS, |config| config.connections_max = LIMIT);
@@ -76,7 +76,7 @@ fn the_limit_of_connections_is_that_of_all_threads_however_many_come_at_once() {
 }
 
 #[test]
-fn the_order_of_a_connection_is_kept_whatever_the_others_do() {
+fn each_connection_keeps_its_order_under_load() {
     let mut world = World::new();
     world.store.lock().unwrap().disorder = 7;
     let address = world.gateway_of(THREADS, |_| ());
@@ -94,7 +94,7 @@ fn the_order_of_a_connection_is_kept_whatever_the_others_do() {
 }
 
 #[test]
-fn connections_that_die_within_a_pipeline_leave_nothing_behind() {
+fn connections_closed_within_a_pipeline_leave_nothing_behind() {
     let mut world = World::new();
     let address = world.gateway_of(THREADS, |_| ());
     let mut witness = Resp::connect(address);
@@ -117,7 +117,7 @@ fn connections_that_die_within_a_pipeline_leave_nothing_behind() {
 }
 
 #[test]
-fn a_stop_ends_all_threads_with_whatever_is_under_way_on_them() {
+fn a_stop_ends_all_threads_with_requests_in_flight() {
     let mut world = World::new();
     let address = world.gateway_of(THREADS, |_| ());
     let mut connections: Vec<_> = (0..4 * THREADS).map(|_| Resp::connect(address)).collect();

@@ -1,4 +1,4 @@
-//! TLS: what works through it, and peers that do not go on with it.
+//! TLS: commands, and peers that do not complete the handshake.
 
 use crate::support;
 
@@ -120,7 +120,7 @@ fn closed_after(mut stream: TcpStream) -> (Duration, Vec<u8>) {
 }
 
 #[test]
-fn commands_large_values_and_pipelines_go_through_it() {
+fn commands_large_values_and_pipelines_work_over_tls() {
     let gateways = start(2, None);
     let mut client = gateways.connect(None);
     talk(&mut client, "PING", "+PONG\r\n");
@@ -140,7 +140,7 @@ fn commands_large_values_and_pipelines_go_through_it() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_held_back_and_gets_everything_when_it_does() {
+fn a_slow_reader_is_held_back_and_gets_every_reply() {
     let gateways = start(1, None);
     let mut client = gateways.connect(None);
     let value = "v".repeat(1_000);
@@ -158,7 +158,7 @@ fn a_peer_that_does_not_read_is_held_back_and_gets_everything_when_it_does() {
 }
 
 #[test]
-fn clients_show_certificates_where_they_must() {
+fn client_certificates_are_required_if_configured() {
     let clients = authority();
     let gateways = start(1, Some(&clients));
     let (pem, key) = issued(&clients, ExtendedKeyUsagePurpose::ClientAuth);
@@ -175,7 +175,7 @@ fn clients_show_certificates_where_they_must() {
 }
 
 #[test]
-fn what_is_no_handshake_ends_at_once_and_what_stalls_after_seconds() {
+fn invalid_handshakes_are_closed_at_once_and_stalled_ones_after_a_timeout() {
     let gateways = start(1, None);
     let silent = patient(gateways.tls);
     let mut half = patient(gateways.tls);
@@ -207,7 +207,7 @@ fn what_is_no_handshake_ends_at_once_and_what_stalls_after_seconds() {
 }
 
 #[test]
-fn a_thousand_half_open_handshakes_keep_nobody_out() {
+fn a_thousand_stalled_handshakes_keep_nobody_out() {
     const COUNT: usize = 1_000;
     if !support::may_connect(COUNT, "half-open handshakes") {
         return;
@@ -246,7 +246,7 @@ fn a_thousand_half_open_handshakes_keep_nobody_out() {
 }
 
 #[test]
-fn files_that_do_not_fit_are_named() {
+fn mismatched_tls_files_are_named() {
     let gateways = start(1, None);
     let path = |name: &str| gateways.scratch.path().join(name);
     std::fs::write(path("empty.pem"), "").unwrap();

@@ -1,4 +1,4 @@
-//! MULTI, EXEC, DISCARD, WATCH: what is answered, and what takes effect.
+//! MULTI, EXEC, DISCARD and WATCH.
 
 use crate::support;
 
@@ -33,7 +33,7 @@ fn check(dialogue: &[(&str, &str)]) {
 }
 
 #[test]
-fn commands_are_queued_and_executed_together() {
+fn exec_runs_queued_commands_together() {
     check(&[
         ("SET a 1", OK),
         ("MULTI", OK),
@@ -57,7 +57,7 @@ fn commands_are_queued_and_executed_together() {
 }
 
 #[test]
-fn what_is_wrong_when_it_is_queued_refuses_all() {
+fn an_error_while_queueing_refuses_the_transaction() {
     for (wrong, error) in [
         ("BOGUS", "-ERR unknown command 'BOGUS', with args beginning with: \r\n"),
         (
@@ -95,7 +95,7 @@ fn what_is_wrong_when_it_is_queued_refuses_all() {
 }
 
 #[test]
-fn a_transaction_that_has_no_room_is_refused_when_it_is_queued() {
+fn a_transaction_without_room_is_refused_while_queueing() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let long = "x".repeat(1_000);
@@ -120,7 +120,7 @@ fn a_transaction_that_has_no_room_is_refused_when_it_is_queued() {
 }
 
 #[test]
-fn what_is_watched_has_to_be_as_it_was() {
+fn exec_fails_if_a_watched_key_has_changed() {
     check(&[
         ("SET a 1", OK),
         ("WATCH a b", OK),
@@ -160,7 +160,7 @@ fn what_is_watched_has_to_be_as_it_was() {
 }
 
 #[test]
-fn another_connection_s_write_breaks_a_watch() {
+fn a_write_of_another_connection_breaks_a_watch() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let (mut one, mut other) = (Resp::connect(address), Resp::connect(address));
@@ -182,7 +182,7 @@ fn another_connection_s_write_breaks_a_watch() {
 }
 
 #[test]
-fn discard_and_reset_end_it() {
+fn discard_and_reset_end_a_transaction() {
     check(&[("MULTI", OK), ("SET a 1", QUEUED), ("DISCARD", OK), ("GET a", NO_VALUE)]);
     check(&[("DISCARD", "-ERR DISCARD without MULTI\r\n")]);
     check(&[("MULTI", OK), ("SET a 1", QUEUED), ("RESET", "+RESET\r\n"), ("GET a", NO_VALUE)]);
@@ -191,7 +191,7 @@ fn discard_and_reset_end_it() {
 }
 
 #[test]
-fn a_command_that_the_user_may_not_run_refuses_all() {
+fn a_forbidden_command_refuses_the_transaction() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let (mut admin, mut alice) = (Resp::connect(address), Resp::connect(address));
@@ -211,7 +211,7 @@ fn a_command_that_the_user_may_not_run_refuses_all() {
 }
 
 #[test]
-fn what_the_user_may_not_do_any_more_is_not_executed() {
+fn exec_checks_permissions_again() {
     let mut world = World::new();
     let address = world.gateway_of(2, |_| ());
     let (mut admin, mut alice) = (Resp::connect(address), Resp::connect(address));
@@ -246,7 +246,7 @@ fn what_the_user_may_not_do_any_more_is_not_executed() {
 }
 
 #[test]
-fn they_are_listed_among_the_commands() {
+fn transaction_commands_are_listed() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     assert!(connection.call("COMMAND LIST").contains("multi"));

@@ -1,4 +1,4 @@
-//! The gateway answers byte for byte as Redis does.
+//! The gateway replies byte for byte as Redis does.
 //!
 //! `tests/transcripts/*.txt` are dialogues with a real redis-server: a command in quotes as in redis-cli, then its reply, or
 //! `(closed)` if the connection ends instead; the dialogue goes on with a new one. They are replayed against the gateway, and against redis-server itself where it is installed. `NICEKV_BLESS=1` records them anew from it.

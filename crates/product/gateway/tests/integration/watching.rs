@@ -1,4 +1,4 @@
-//! What a gateway says of itself, of its connections and their commands.
+//! INFO, SLOWLOG, CLIENT and MONITOR.
 
 use crate::support;
 
@@ -28,7 +28,7 @@ fn until(connection: &mut Resp, command: &str, is_so: impl Fn(&str) -> bool) -> 
 }
 
 #[test]
-fn info_has_the_sections_that_are_asked_for() {
+fn info_shows_the_requested_sections() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let sections = |text: &str| -> Vec<String> {
@@ -63,7 +63,7 @@ fn info_has_the_sections_that_are_asked_for() {
 }
 
 #[test]
-fn info_tells_what_keyspaces_hold_as_it_was_told() {
+fn info_shows_reported_key_counts() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let told = |connection: &mut Resp| -> Vec<String> {
@@ -88,7 +88,7 @@ fn info_tells_what_keyspaces_hold_as_it_was_told() {
 }
 
 #[test]
-fn commands_and_errors_are_counted_until_counts_begin_anew() {
+fn resetstat_resets_command_and_error_counts() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     for command in ["SET k v", "GET k", "GET k", "INCR k", "GET", "HGET k f", "BOGUS", "MGET a b"] {
@@ -147,7 +147,7 @@ fn slow_commands_are_logged_without_passwords() {
 }
 
 #[test]
-fn connections_of_all_threads_are_listed_and_can_be_closed() {
+fn client_list_and_kill_cover_all_threads() {
     let mut world = World::new();
     let address = world.gateway_of(2, |_| ());
     let mut connections: Vec<_> = (0..4).map(|_| Resp::connect(address)).collect();
@@ -189,7 +189,7 @@ fn connections_of_all_threads_are_listed_and_can_be_closed() {
 }
 
 #[test]
-fn a_monitor_is_shown_what_all_do_but_no_passwords() {
+fn monitor_shows_all_commands_without_passwords() {
     let mut world = World::new();
     let address = world.gateway_of(2, |_| ());
     let mut monitor = Resp::connect(address);
@@ -236,7 +236,7 @@ fn a_monitor_that_does_not_read_is_closed() {
 }
 
 #[test]
-fn replies_can_be_left_out() {
+fn client_reply_suppresses_replies() {
     let mut world = World::new();
     let mut connection = Resp::connect(world.gateway(|_| ()));
     let commands: [&[&[u8]]; 10] = [
@@ -258,7 +258,7 @@ fn replies_can_be_left_out() {
 }
 
 #[test]
-fn who_is_not_to_be_evicted_goes_last() {
+fn connections_with_no_evict_are_closed_last() {
     let mut world = World::new();
     let address = world.gateway(|config| config.memory_bytes_max = 2 << 20);
     let mut spared = Resp::connect(address);
@@ -275,7 +275,7 @@ fn who_is_not_to_be_evicted_goes_last() {
 }
 
 #[test]
-fn commands_wait_while_they_are_paused() {
+fn client_pause_holds_commands_back() {
     let mut world = World::new();
     let address = world.gateway_of(2, |_| ());
     let (mut one, mut other) = (Resp::connect(address), Resp::connect(address));

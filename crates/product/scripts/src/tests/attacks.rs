@@ -16,7 +16,7 @@ fn ends(source: &str) -> String {
 }
 
 #[test]
-fn whatever_takes_too_many_steps_is_ended_and_cannot_go_on() {
+fn too_many_steps_end_a_script_that_catches_errors() {
     for source in [
         "while true do end",
         "repeat until false",
@@ -55,7 +55,7 @@ fn whatever_takes_too_many_steps_is_ended_and_cannot_go_on() {
 }
 
 #[test]
-fn whatever_takes_too_much_memory_is_ended() {
+fn too_much_memory_ends_a_script() {
     for source in [
         "local s = 'x' while true do s = s .. s end",
         "local t = {} while true do t[#t + 1] = string.rep('x', 10000) end",
@@ -88,7 +88,7 @@ fn whatever_takes_too_much_memory_is_ended() {
 }
 
 #[test]
-fn what_reaches_out_of_the_sandbox_is_not_there() {
+fn functions_outside_the_sandbox_do_not_exist() {
     for name in [
         "print",
         "load",
@@ -133,7 +133,7 @@ fn what_reaches_out_of_the_sandbox_is_not_there() {
 
 /// Nothing of one script is there for the next, and each ends as it did before.
 #[test]
-fn scripts_leave_nothing_behind_and_end_alike() {
+fn scripts_do_not_affect_each_other_and_are_deterministic() {
     let source = "local t = {} for k in pairs({a = 1, b = 2, c = 3, zz = 4, [5] = 6}) do t[#t + 1] = tostring(k) end return t";
     let first = reply(source);
     for _ in 0..20 {

@@ -1,6 +1,8 @@
-//! What a worker gives up before it runs the first script: files, other processes, privileges, memory beyond a bound.
+//! Confinement of a worker before its first script: it gives up files, other processes, privileges, and
+//! memory beyond a bound.
 //!
-//! A script that finds a way out of its interpreter is then in a process that can compute, and speak to its node by the socket that it has, and nothing else.
+//! A script that escapes from the interpreter is then in a process that can compute and write to the socket
+//! of its node, and nothing else.
 
 #![allow(unsafe_code, reason = "prctl(PR_SET_SECCOMP) and setitimer(2) have no safe wrapper")]
 
@@ -8,10 +10,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::time::Duration;
 
-/// Memory beside what is mapped at the start: a script's 16 MiB, several copies of the states of its keys, replies.
+/// Memory beyond what is mapped at the start: 16 MiB of a script, several copies of its keys, and replies.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
-/// Of 1,000: how willingly the kernel ends it where memory runs out.
+/// The kernel's score (`oom_score_adj`) for ending it when memory runs out.
 const OOM_SCORE: &str = "500";
 
 #[cfg(target_arch = "x86_64")]
@@ -49,9 +51,9 @@ const ALLOWED: [libc::c_long; 25] = [
     libc::SYS_exit_group,
 ];
 
-/// From here on this process can do nothing but run scripts. Not undone.
+/// Confines this process for good: it can do nothing but run scripts.
 pub(super) fn confine() -> io::Result<()> {
-    // Where memory runs out, a script is what to do without. Not everywhere may this be written.
+    // A script is the first thing to give up when memory runs out. Writing this is not always permitted.
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let mapped = mapped_bytes()?;
@@ -79,18 +81,18 @@ fn mapped_bytes() -> io::Result<u64> {
     Ok(pages.ok_or(io::ErrorKind::InvalidData)? * rustix::param::page_size() as u64)
 }
 
-/// The process ends when it has taken this much processor time from here on; zero: it does not.
+/// Ends the process once it has used this much more CPU time; zero: no limit.
 pub(super) fn set_cpu_bound(bound: Duration) -> io::Result<()> {
     let value =
         libc::timeval { tv_sec: bound.as_secs() as libc::time_t, tv_usec: bound.subsec_micros().into() };
     let interval = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let timer = libc::itimerval { it_interval: interval, it_value: value };
-    // SAFETY: it reads one structure, and writes none.
+    // SAFETY: the call reads one structure and writes none.
     let result = unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The signal by which a process ends at its bound.
+/// The signal that ends a process at its limit.
 pub(super) const CPU_BOUND_SIGNAL: i32 = libc::SIGPROF;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -105,7 +107,7 @@ fn filter_system_calls() -> io::Result<()> {
     };
     let give = |action: u32| statement(libc::BPF_RET | libc::BPF_K, action);
     let (allow, end) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_KILL_PROCESS));
-    // `seccomp_data` begins with the call's number, and the architecture that it is of.
+    // `seccomp_data` begins with the number of the call and its architecture.
     let mut program = vec![load(4), skip_one_if(ARCHITECTURE), end, load(0)];
     for call in ALLOWED {
         let unless = libc::sock_filter { jt: 0, jf: 1, ..skip_one_if(call as u32) };
@@ -113,12 +115,12 @@ fn filter_system_calls() -> io::Result<()> {
     }
     program.push(end);
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the program, which lives until then.
+    // SAFETY: the kernel copies the program during the call.
     let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Nobody has written down which calls are needed here.
+/// The calls needed on this architecture are not known.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn filter_system_calls() -> io::Result<()> {
     Ok(())

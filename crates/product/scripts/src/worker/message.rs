@@ -1,16 +1,17 @@
-//! What a node and its worker say to each other: a script with its keys, and its end. Each message is behind its length.
+//! Messages between a node and its worker: a script with its keys, and its result. Each is preceded by its
+//! length.
 
 use nicekv_replica::{DamagedStates, ScriptCall, ScriptEnd, ScriptStates};
 use std::io::{self, Read};
 
 /// Longest message: the states of keys, their names, a source and its arguments.
 const BYTES_MAX: usize = 16 << 20;
-/// Of a message's length.
+/// Bytes of the length.
 pub(super) const HEAD_BYTES: usize = 4;
 
-/// A script that is to be run.
+/// A script to run.
 pub(super) struct Job<'a> {
-    /// Most processor time that it may take, in milliseconds.
+    /// Most CPU time, in milliseconds.
     pub(super) cpu_ms: u32,
     pub(super) unix_ms: u64,
     pub(super) is_read_only: bool,
@@ -21,14 +22,14 @@ pub(super) struct Job<'a> {
     pub(super) states: &'a [u8],
 }
 
-/// What has become of it.
+/// The result of a script.
 pub(super) struct Outcome<'a> {
     pub(super) end: ScriptEnd,
     /// Keys that it has written, for [`ScriptStates::import`].
     pub(super) written: &'a [u8],
 }
 
-/// A message with this script.
+/// Encodes a script.
 pub(super) fn job(cpu_ms: u32, call: &ScriptCall<'_>, keys: &dyn ScriptStates) -> Vec<u8> {
     message(|out| {
         out.extend_from_slice(&cpu_ms.to_le_bytes());
@@ -42,7 +43,7 @@ pub(super) fn job(cpu_ms: u32, call: &ScriptCall<'_>, keys: &dyn ScriptStates) -
     })
 }
 
-/// A message with this end; `written` appends the keys.
+/// Encodes a result; `written` appends the keys.
 pub(super) fn outcome(end: &ScriptEnd, written: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     message(|out| {
         out.push(end.has_failed.into());
@@ -99,7 +100,7 @@ fn counted<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], DamagedStates> {
     Ok(counted)
 }
 
-/// Length of the message that begins like this, its head included, as far as that is known.
+/// Length of a message, with its head, once enough bytes are there.
 pub(super) fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(head) = bytes.first_chunk() else { return Ok(None) };
     let length = u32::from_le_bytes(*head) as usize;
@@ -109,7 +110,7 @@ pub(super) fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// Reads one message without its head; `None`: there is none any more.
+/// Reads one message without its head; `None` at the end of the stream.
 pub(super) fn read(mut from: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; HEAD_BYTES];
     match from.read_exact(&mut head) {
