@@ -129,15 +129,15 @@ fn a_closed_connection_gets_the_reason() {
 
 #[test]
 fn unread_replies_are_bounded() {
-    unread_replies_are_bounded(1);
+    bound_unread_replies(1);
 }
 
 #[test]
 fn unread_replies_are_bounded_across_threads() {
-    unread_replies_are_bounded(3);
+    bound_unread_replies(3);
 }
 
-fn unread_replies_are_bounded(threads: usize) {
+fn bound_unread_replies(threads: usize) {
     let (_world, address) = world_of(threads);
     let mut modest = Resp::connect(address);
     let value = "v".repeat(1_000);
