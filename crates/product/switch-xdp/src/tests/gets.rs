@@ -25,7 +25,7 @@ const SIZE: Size = Size { entries: 32, gates: 3, lessors: 3 };
 /// More than there are entries and gates for.
 const KEYS: u64 = 40;
 const PARTITIONS: u64 = 4;
-const ROUNDS: u64 = 20_000;
+const ROUNDS: u64 = 30_000;
 const UP: u32 = u32::MAX;
 /// How a get ends that is answered from a copy, among [`OUTCOMES`].
 const COPY: usize = 8;
