@@ -31,7 +31,7 @@ pub enum SubmitError {
     /// Quorum keyspaces have no primary: replicas keep the newest version and decide nothing.
     #[error("{what} needs a primary, and this keyspace is replicated by quorum: it can get, set and delete")]
     NeedsPrimary {
-        /// What was requested.
+        /// The requested operation.
         what: &'static str,
     },
     /// Above [`PUBLISHED_BYTES_MAX`](nicekv_proto::limits::PUBLISHED_BYTES_MAX).

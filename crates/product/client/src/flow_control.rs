@@ -37,12 +37,12 @@ use round_trip::RoundTrip;
 /// Lanes of a keyspace: one for each [`Round`].
 const ROUNDS: usize = 2;
 
-/// What the caller does with a request.
+/// Whether the caller sends a request or queues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Sends it now.
+    /// Send it now.
     Send,
-    /// Keeps it until [`FlowControl::next_ready`] names it, or its deadline passes.
+    /// Queue it until [`FlowControl::next_ready`] returns it, or its deadline passes.
     Wait,
 }
 

@@ -33,14 +33,14 @@ pub(crate) enum Kind {
     Tables(&'static Section),
 }
 
-/// What holds where a file does not set a key.
+/// Default of a key that a file does not set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Default {
-    /// Every section has to set it.
+    /// None: every section must set the key.
     Required,
     /// This value, as TOML.
     Value(&'static str),
-    /// No value, which means this.
+    /// No value; the text describes what that means.
     Absent(&'static str),
 }
 

@@ -31,7 +31,7 @@ impl GatewayHost<'_> {
     }
 }
 
-/// What a session says of its connection.
+/// Fields of `CLIENT LIST` that come from a session.
 pub(crate) fn client_details(session: &Session) -> ClientDetails {
     let (channels, patterns) = session.subscriptions.counts();
     ClientDetails {

@@ -1,4 +1,4 @@
-//! What a large value leaves behind in its slot and its lane.
+//! Completed large values leave no state in their slot and lane.
 
 use super::InFlight;
 use super::slot::Slot;

@@ -12,12 +12,12 @@ pub(crate) struct About {
     pub(crate) digest: KeyDigest,
 }
 
-/// Who has the value.
+/// Replicas to read a large value from.
 #[derive(Clone, Debug)]
 pub(crate) enum ReadSource {
-    /// The replica that the switch chooses; it has given this token.
+    /// The replica that the switch selects; this is its token.
     Any(u64),
-    /// These replicas. The first is asked until it is silent.
+    /// These replicas, tried in order: the next one after a timeout.
     Holders(VecDeque<NodeId>),
 }
 

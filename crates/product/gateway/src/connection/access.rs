@@ -1,4 +1,4 @@
-//! What a connection's user may do.
+//! Permission checks: commands, keys and channels that a connection's user may access.
 
 use super::{Connection, large_values};
 use crate::host::GatewayHost;

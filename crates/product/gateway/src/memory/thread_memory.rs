@@ -3,9 +3,9 @@
 //! Each connection has bounds of its own, but thousands of them can each stay a little below: with
 //! commands that they never finish, or replies that they never read. Such memory is freed only when
 //! the peer acts, so waiting for room would let silent peers stop all others. Instead, as in Redis
-//! (`maxmemory-clients`), the connection that holds the most is closed. It is told why, unless a
-//! reply is half sent. A connection with small commands that reads its replies is never that one as
-//! long as another is worse.
+//! (`maxmemory-clients`), the connection that holds the most is closed. It gets an error first,
+//! unless a reply is half sent. A connection with small commands that reads its replies is never
+//! closed as long as another one holds more.
 //!
 //! Once half of the limit is in use, connections are read in smaller pieces.
 //!

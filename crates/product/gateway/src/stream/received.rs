@@ -7,13 +7,13 @@ pub(crate) struct Taken {
     pub(crate) next: Next,
 }
 
-/// What follows.
+/// Whether to read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// More may be available now.
+    /// Now: more may be available.
     Soon,
-    /// Nothing more is available; an event announces more.
+    /// After the next readiness event: nothing more is available.
     Later,
-    /// The peer sends nothing more.
+    /// Never: the peer has closed its side.
     Never,
 }

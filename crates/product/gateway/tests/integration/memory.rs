@@ -15,7 +15,7 @@ fn world() -> (World, SocketAddr) {
     world_of(1)
 }
 
-/// With so many threads.
+/// A gateway with `threads` threads and a memory limit of [`LIMIT`].
 fn world_of(threads: usize) -> (World, SocketAddr) {
     let mut world = World::new();
     let address = world.gateway_of(threads, |config| config.memory_bytes_max = LIMIT);

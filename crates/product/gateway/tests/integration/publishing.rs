@@ -227,7 +227,7 @@ fn one_connection_cannot_take_all_subscriptions() {
         assert!(listens_to <= NAMES / 2, "{listens_to} of {NAMES}");
     }
     assert_eq!(listens_to, NAMES / 2, "{refused}");
-    assert!(refused.contains(&format!("listens to {}", NAMES / 2)), "it is told its limit: {refused}");
+    assert!(refused.contains(&format!("listens to {}", NAMES / 2)), "the error names the limit: {refused}");
     assert_eq!(other.call("SUBSCRIBE news"), subscribed("subscribe", "news", 1));
     assert_eq!(other.call("SUBSCRIBE c0"), subscribed("subscribe", "c0", 2));
 }
