@@ -1,6 +1,7 @@
 //! Replicas of a partition, message by message.
 
 mod chain_joining;
+mod chain_replay;
 mod harness;
 mod joining;
 mod lone_node;

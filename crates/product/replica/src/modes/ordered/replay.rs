@@ -1,7 +1,7 @@
 //! The log: replaying it at the start, and writing its open part again so that the rest can be
 //! trimmed.
 
-use super::contents::reference;
+use super::contents::{is_large, reference};
 use super::history::History;
 use super::joiner::Former;
 use super::locks::Op;
@@ -35,9 +35,17 @@ where
                 let Datagram::Update(update) = Datagram::decode(datagram)?.1 else {
                     return Err(DecodeError::UnknownValue { field: "prepare record", value: 0 });
                 };
-                let finished = matches!(self.clients.lookup(update.op), Lookup::Finished(_));
-                if !finished && !self.locks.holds(update.op) {
-                    let op = update.op;
+                let op = update.op;
+                // A prepare that is written again at the end of the log keeps its place.
+                let is_held = self
+                    .locks
+                    .op(op)
+                    .is_some_and(|held| held.is_decided || held.stored.datagram() == datagram);
+                if !is_held && !matches!(self.clients.lookup(op), Lookup::Finished(_)) {
+                    // An epoch of a chain drops undecided ops without a record. If such an op was
+                    // taken in again, its later prepare counts: the earlier one may be the stub
+                    // that a full head logs in place of an op that it refuses.
+                    self.drop_undecided_op(host, op);
                     let stored = StoredUpdate::new(&update, datagram, None, self.locks.take_spare());
                     self.insert_op(host, now, number, contended, stored);
                     self.locks.mark_synced(op);
@@ -112,11 +120,18 @@ where
         let torn = self.locks.undecided_after(0).filter(|(_, state)| lacks_value(state));
         let torn: Vec<OpId> = torn.map(|(op, _)| op).collect();
         for op in torn {
-            self.locks.decide(op);
-            let Some(state) = self.locks.remove(op) else { continue };
-            state.stored.each_key(|key| {
-                self.locks.unlock(&mut host.visibility, key);
-            });
+            self.drop_undecided_op(host, op);
+        }
+    }
+
+    /// Drops an op, if it is open, as if it had not been logged.
+    fn drop_undecided_op(&mut self, host: &mut Host, op: OpId) {
+        self.locks.decide(op);
+        let Some(state) = self.locks.remove(op) else { return };
+        state.stored.each_key(|key| {
+            self.locks.unlock(&mut host.visibility, key);
+        });
+        if is_large(&state.stored) {
             host.storage.let_go_value(op, self.id());
         }
     }
