@@ -37,11 +37,9 @@ where
                 };
                 let op = update.op;
                 // A prepare that is written again at the end of the log keeps its place.
-                let is_held = self
-                    .locks
-                    .op(op)
-                    .is_some_and(|held| held.is_decided || held.stored.datagram() == datagram);
-                if !is_held && !matches!(self.clients.lookup(op), Lookup::Finished(_)) {
+                let held = self.locks.op(op);
+                let keeps = held.is_some_and(|op| op.is_decided || op.stored.datagram() == datagram);
+                if !keeps && !matches!(self.clients.lookup(op), Lookup::Finished(_)) {
                     // An epoch of a chain drops undecided ops without a record. If such an op was
                     // taken in again, its later prepare counts: the earlier one may be the stub
                     // that a full head logs in place of an op that it refuses.
