@@ -1,5 +1,5 @@
-//! The space for a route header in requests to chains (C5). A switch overwrites whatever a client put there, and a node rejects
-//! requests that were routed by another epoch.
+//! The space for a route header in requests to chains (C5). A switch overwrites whatever a client
+//! put there, and a node rejects requests that were routed by another epoch.
 
 use nicekv_proto::hot::Stamp;
 use nicekv_proto::route::{ChainHeader, Room, room_for_stamp, room_of, take_room};
@@ -9,7 +9,7 @@ use nicekv_switch::TableSet;
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-/// The datagram as if it had no room.
+/// The datagram without the space for a stamp or a chain header.
 pub(crate) fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     let mut plain = Vec::new();
     match take_room(bytes, &mut plain) {
@@ -18,7 +18,7 @@ pub(crate) fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a switch has written a stamp there.
+/// Whether a switch has written a hot-key stamp into the datagram.
 pub(crate) fn is_stamped(bytes: &[u8]) -> bool {
     let is_some = |room| matches!(room, Room::Stamp(stamp) if stamp.is_some());
     take_room(bytes, &mut Vec::new()).is_some_and(|room| room.is_ok_and(is_some))
@@ -31,11 +31,12 @@ fn written(bytes: &[u8]) -> Option<ChainHeader> {
     }
 }
 
-/// What clients write there who lie; every second one does: nine hops to one node, a loop, an epoch that may be another one.
+/// Overwrites the space with forged content if the client's id is even: nine hops to one node, a
+/// loop, or a chain with an epoch that may be wrong.
 pub(crate) fn forge(client: ClientId, bytes: &mut [u8]) {
     let length = bytes.len();
     if let Some(room) = room_for_stamp(bytes).filter(|_| client.0.is_multiple_of(2)) {
-        // Of an instance that there may be, and older than anything that is counted, or newer.
+        // The forged instance may exist; the forged count is lower than any real count, or higher.
         let (instance, seen) = (length as u64 % 11, if length.is_multiple_of(2) { 1 } else { u64::MAX - 1 });
         *room = Stamp { instance, seen: seen * instance.min(1) }.to_bytes();
         return;
@@ -54,7 +55,8 @@ pub(crate) fn forge(client: ClientId, bytes: &mut [u8]) {
     };
 }
 
-/// What a switch that sends a request to a host has not written.
+/// What is wrong with a chain header that a switch passes to a host: the switch's tables have no
+/// such chain and epoch. `None` if the header is right.
 pub(crate) fn foreign_to(tables: &TableSet, bytes: &[u8]) -> Option<String> {
     let mut room = bytes.to_vec();
     room_of(&mut room)?;
@@ -65,10 +67,10 @@ pub(crate) fn foreign_to(tables: &TableSet, bytes: &[u8]) -> Option<String> {
         chains.any(|chain| (chain.partition, chain.epoch) == (header.partition.0, header.epoch.0))
     };
     let is_right = header.as_ref().is_some_and(is_its);
-    (!is_right).then(|| format!("a switch passes on a chain header that is not of its tables: {header:?}"))
+    (!is_right).then(|| format!("a switch passes on a chain header that is not in its tables: {header:?}"))
 }
 
-/// What a node has taken in so far.
+/// Counters that show whether a node has accepted a datagram.
 #[derive(Clone, Copy)]
 pub(crate) struct TakenIn {
     refused: u64,
@@ -82,7 +84,8 @@ impl TakenIn {
         Self { refused, assembled: counters.assembled }
     }
 
-    /// Whether this one was taken in. A part of a message is not: with the last one the message is.
+    /// Whether the node has accepted the datagram since `self` was counted. A fragment counts as
+    /// accepted only if it completed its message.
     pub(crate) fn has_more(self, core: &Replica, bytes: &[u8]) -> bool {
         let now = Self::of(core);
         let is_part = HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode) == Some(Opcode::Fragment);
@@ -90,7 +93,8 @@ impl TakenIn {
     }
 }
 
-/// What a node has taken in so far, if it must not take in this one.
+/// The node's counters before it handles a datagram that it must refuse: one whose chain header has
+/// another epoch than the node's. `None` if the node may accept it.
 pub(crate) fn to_be_refused(core: &Replica, bytes: &[u8]) -> Option<TakenIn> {
     let header = written(bytes)?;
     let status = core.status();

@@ -1,10 +1,11 @@
-//! A node's disk: an authoritative log whose unforced tail may be lost, and an engine that falls back to its last sync.
+//! A node's disk: an authoritative log whose unsynced tail may be lost, and an engine that falls
+//! back to its last sync.
 //!
-//! Requests are executed strictly in order. The engine on disk is never ahead of the log on disk, as in the real driver: a sync of the
-//! engine syncs the log first.
+//! Requests are executed strictly in order. The engine on disk is never ahead of the log on disk,
+//! as in the real driver: a sync of the engine syncs the log first.
 //!
-//! A damaged entry is one whose first byte is not zero (entries begin with the index of a decision, which is never that large). The
-//! disk notices, as the real engine does by its checksums.
+//! A damaged entry is one whose first byte is not zero (entries begin with the index of a decision,
+//! which is never that large). The disk notices, as the real engine does by its checksums.
 
 use crate::value_store::LargeValues;
 use nicekv_proto::large::Reference;
@@ -19,53 +20,50 @@ use std::ops::Bound;
 /// Applied state, by partition and key.
 pub type Entries = BTreeMap<(PartitionId, Vec<u8>), Vec<u8>>;
 
-/// Something that the disk is busy with; to be finished in the order of its beginning.
+/// A disk operation that takes time. Operations finish in the order in which they begin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Busy {
-    /// The log is being synced up to this record.
+    /// A sync of the log and of large values.
     Force {
-        /// The record's number.
+        /// Records up to this number.
         through: u64,
-        /// And large values through this one.
+        /// Large values up to this number.
         values: u64,
     },
-    /// The engine, as it was then, is being made durable.
+    /// A sync of the engine, with its state when the sync began.
     Sync {
-        /// What becomes durable.
         entries: Entries,
-        /// The log was synced up to this record for it.
+        /// The log was synced up to this record first.
         log_through: u64,
-        /// And large values through this one.
+        /// Large values were synced up to this number first.
         values: u64,
-        /// Then the log before this record is dropped.
+        /// Afterwards the log before this record is dropped.
         trims_before: u64,
     },
 }
 
-/// Flipped bits.
+/// The bits that damage flips in a byte.
 const DAMAGE: u8 = 0xff;
 
 fn is_damaged(entry: &[u8]) -> bool {
     entry[0] != 0
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    /// Records `first ..`.
+    /// Log records, from number `first` on.
     log: Vec<Vec<u8>>,
     first: u64,
     forced: u64,
-    /// Records of the disk's life before the first one that this process counts.
+    /// Records written before those that this process counts.
     before: u64,
-    /// As the process sees it.
+    /// Entries as the process sees them.
     entries: Entries,
     durable: Entries,
     pub(crate) values: LargeValues,
 }
 
 impl Disk {
-    /// A new one.
     pub fn new() -> Self {
         Self { first: 1, ..Self::default() }
     }
@@ -75,22 +73,23 @@ impl Disk {
         self.first + self.log.len() as u64 - 1
     }
 
-    /// Number of the last record that no crash takes away.
+    /// Number of the last synced record.
     pub fn forced(&self) -> u64 {
         self.forced
     }
 
-    /// The same, counted over the life of the disk.
+    /// Number of the last synced record, counted over the life of the disk.
     pub fn durable(&self) -> u64 {
         self.before + self.forced
     }
 
-    /// What the process sees.
+    /// The entries that the process sees.
     pub fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// The keys of a partition that the process sees a value of, and their entries. Tombstones are no values.
+    /// The keys of a partition for which the process sees a value, with their entries. Tombstones
+    /// are not values.
     pub fn values(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
         let has_value = |entry: &[u8]| Entry::decode(entry).expect("the core wrote it").value.is_some();
         let entries =
@@ -98,19 +97,20 @@ impl Disk {
         entries.map(|((_, key), entry)| (key.as_slice(), entry.as_slice()))
     }
 
-    /// The log's records.
     pub fn log(&self) -> &[Vec<u8>] {
         &self.log
     }
 
-    /// Executes all requests of `core` and what they lead to; returns what takes time.
+    /// Executes all requests of `core` and all that follow from them. Returns the operations that
+    /// take time.
     pub fn execute(&mut self, now: Now, core: &mut Replica) -> Vec<Busy> {
         let mut busy = Vec::new();
         self.execute_until(now, core, &mut busy, || false);
         busy
     }
 
-    /// The same, while `is_over` says no, which is asked after each page; whether all requests are executed.
+    /// As [`Self::execute`], but stops when `is_over`, which is checked after each page. The second
+    /// result: whether all requests were executed.
     pub fn execute_until(
         &mut self,
         now: Now,
@@ -189,7 +189,7 @@ impl Disk {
         }
     }
 
-    /// Puts another entry in the place of one, or none.
+    /// Replaces an entry, or removes it.
     pub fn replace(&mut self, key: &(PartitionId, Vec<u8>), entry: Option<&[u8]>) {
         for entries in [&mut self.entries, &mut self.durable] {
             match entry {
@@ -212,7 +212,7 @@ impl Disk {
         self.entries.get(key).filter(|entry| !is_damaged(entry)).and_then(|entry| Entry::reference_of(entry))
     }
 
-    /// Whether a large value is there and right.
+    /// Whether a large value is present and intact.
     pub fn has_large(&self, reference: &Reference) -> bool {
         self.values.is_intact(reference)
     }
@@ -222,17 +222,17 @@ impl Disk {
         self.entries.keys().filter_map(|key| self.large_value(key)).any(|of| !self.has_large(&of))
     }
 
-    /// Bits of a large value flip, and the disk finds that when it reads it, or never does.
+    /// Damages a large value. If `is_known`, the disk detects it when it reads the value.
     pub fn damage_large(&mut self, name: OpId, is_known: bool) {
         self.values.damage(name, is_known);
     }
 
-    /// Whether a value is there and not damaged.
+    /// Whether an entry of this key exists and is intact.
     pub fn is_intact(&self, key: &(PartitionId, Vec<u8>)) -> bool {
         self.entries.get(key).is_some_and(|entry| !is_damaged(entry))
     }
 
-    /// Whether an entry of this key is there and damaged.
+    /// Whether an entry of this key exists and is damaged.
     pub fn is_damaged(&self, key: &(PartitionId, Vec<u8>)) -> bool {
         self.entries.get(key).is_some_and(|entry| is_damaged(entry))
     }
@@ -262,7 +262,7 @@ impl Disk {
         (page, corrupt, rest.next().is_some())
     }
 
-    /// As [`Self::scan`], of these keys.
+    /// Reads the entries of these keys, in the format of [`Self::scan`].
     fn gather(&self, partition: PartitionId, keys: &[u8], bytes_max: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
         let (mut page, mut corrupt) = (Vec::new(), Vec::new());
         let mut keys = gathered_keys(keys);
@@ -278,7 +278,7 @@ impl Disk {
         (page, corrupt, keys.next().is_some())
     }
 
-    /// A request that took time is done. Syncs finish in the order in which they began.
+    /// Completes an operation. Syncs complete in the order in which they began.
     pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
         match busy {
             Busy::Force { through, values } => {
@@ -298,26 +298,27 @@ impl Disk {
         }
     }
 
-    /// The process is gone, and with it any part of the unforced tail of the log.
+    /// The process ends; the unsynced tail of the log is lost from a random record on.
     pub fn crash(&mut self, random: &mut Random) {
         let kept = random.between(self.forced, self.appended());
         self.values.crash(|| random.chance(500));
         self.crash_keeping(kept);
     }
 
-    /// The process crashed, and the log lost all records after `kept`, which is at or after the last synced one.
+    /// The process ends, and the log loses all records after `kept`, which is not before the last
+    /// synced one.
     pub fn crash_keeping(&mut self, kept: u64) {
         assert!(self.forced <= kept && kept <= self.appended());
         self.log.truncate((kept + 1 - self.first) as usize);
         self.values.crash(|| false);
         self.entries.clone_from(&self.durable);
-        // A new process counts from 1, and finds durable what it finds.
+        // The new process numbers records from 1. All records that survived are durable.
         self.before += self.first - 1;
         self.first = 1;
         self.forced = self.appended();
     }
 
-    /// Gives a new process what is in the log.
+    /// Replays the log into a new process.
     pub fn replay(&mut self, now: Now, core: &mut Replica) {
         if self.values.is_marked {
             core.begin_values(self.values.names());

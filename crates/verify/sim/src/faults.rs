@@ -15,18 +15,15 @@ pub enum Unit {
     Factor,
 }
 
-/// One field of [`Faults`].
+/// A field of [`Faults`] as an option of the command line.
 pub struct FaultOption {
-    /// On the command line.
     pub name: &'static str,
-    /// Its unit.
     pub unit: Unit,
-    /// Its meaning.
+    /// The help text.
     pub help: &'static str,
     field: fn(&mut Faults) -> &mut u64,
 }
 
-/// Why a NAME=VALUE is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FaultError {
     #[error("a fault is given as NAME=VALUE, not {given:?}")]
@@ -37,28 +34,31 @@ pub enum FaultError {
     Value { name: &'static str, expected: &'static str, given: String },
 }
 
-/// Drawn from a sequence of their own, so that seeds still give the runs that they gave before these existed.
+/// These faults are drawn from a separate random sequence, so that adding them did not change the
+/// runs of existing seeds.
 const DRAWN_APART: [&str; 3] = ["deadly", "disk-lost", "disk-older"];
 
 macro_rules! faults {
     ($($(#[doc = $help:literal])+ $field:ident $name:literal $unit:ident $none:literal, $rare:literal, $frequent:literal;)+) => {
-        /// Probabilities are in millionths of what they befall; times are in nanoseconds.
+        /// Rates and durations of faults. Probabilities are per million of the events that a fault
+        /// may hit; times are in nanoseconds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Faults {
             $($(#[doc = $help])+ pub $field: u64,)+
         }
 
         impl Faults {
-            /// A healthy cluster.
+            /// No faults.
             pub const NONE: Self = Self { $($field: $none,)+ };
 
-            /// Each kind of fault is absent, rare or frequent. Those of [`DRAWN_APART`] are absent.
+            /// Draws each kind of fault as absent, rare or frequent. Those of [`DRAWN_APART`] are
+            /// absent.
             pub fn draw(random: &mut Random) -> Self {
                 Self { $($field: if DRAWN_APART.contains(&$name) { $none } else { random.pick(&[$none, $rare, $frequent]) },)+ }
             }
         }
 
-        /// All options.
+        /// All faults, as options of the command line.
         pub const OPTIONS: &[FaultOption] = &[$(FaultOption {
             name: $name,
             unit: Unit::$unit,
@@ -146,13 +146,13 @@ faults! {
 pub struct StoreFaults {
     /// A request, or its answer, is lost.
     pub lost: u64,
-    /// A request arrives late.
+    /// A request is delayed.
     pub late: u64,
-    /// By up to so much.
+    /// Maximum delay.
     pub late_max_ns: u64,
-    /// An instance loses the store.
+    /// An instance cannot reach the store.
     pub outage: u64,
-    /// For up to so long.
+    /// Maximum duration of an outage.
     pub outage_max_ns: u64,
 }
 
@@ -162,7 +162,7 @@ impl StoreFaults {
 }
 
 impl Faults {
-    /// Nodes start again, some with nothing, and messages from the epoch before arrive late.
+    /// Nodes restart, some with empty disks, and messages of earlier epochs arrive late.
     pub(crate) const LATE_MESSAGES: Self = Self {
         crash: 4_000,
         memory: 500_000,
@@ -175,7 +175,7 @@ impl Faults {
     /// Sets one option, given as NAME=VALUE.
     ///
     /// # Errors
-    /// No such option, or no such value.
+    /// There is no such option, or the value is not valid for it.
     pub fn set(&mut self, given: &str) -> Result<(), FaultError> {
         let (name, value) = given.split_once('=').ok_or(FaultError::NoValue { given: given.into() })?;
         let option = OPTIONS.iter().find(|option| option.name == name);
@@ -213,7 +213,8 @@ fn time(text: &str) -> Option<u64> {
 }
 
 impl fmt::Display for Faults {
-    /// Those that differ from none, as they are given.
+    /// Prints the options that differ from [`Faults::NONE`], in the form that [`Faults::set`]
+    /// accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut these, mut none) = (*self, Self::NONE);
         for option in OPTIONS {

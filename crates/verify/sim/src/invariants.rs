@@ -1,7 +1,8 @@
 //! Invariants on the messages of a running cluster, those of its nodes and of the metadata service.
 //!
-//! * One process alone leads a partition in an epoch: only a primary multicasts watermarks (check P).
-//! * Tables send gets to the primary and to members that serve, and to nobody else (R6, R7).
+//! * A single process leads a partition in an epoch: only a primary multicasts watermarks (check
+//!   P).
+//! * Tables send gets to the primary and to serving members, and to no other node (R6, R7).
 //! * An epoch's primary decides an op once, and gives each index to one op (checks P and X).
 
 use nicekv_metadata::{MemberStanding, Status as Metadata};
@@ -11,10 +12,9 @@ use nicekv_switch::{HostId, TableSet};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Index of a node, and which of its processes.
+/// Index of a node, and the number of its process.
 type Process = (usize, u64);
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     leaders: HashMap<(PartitionId, Epoch), Process>,
@@ -29,12 +29,12 @@ impl Watch {
         self.violation.as_deref()
     }
 
-    /// Records another violation.
+    /// Records a violation, unless there is one already.
     pub fn violate(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
 
-    /// A node sends a datagram, maybe to all members of a partition.
+    /// Checks a datagram that a node sends, maybe to all members of a partition.
     pub fn node_sends(&mut self, sender: Process, is_to_members: bool, bytes: &[u8]) {
         if bytes.get(3) == Some(&(Opcode::Forwards as u8)) {
             return self.node_forwards(bytes);
@@ -48,13 +48,14 @@ impl Watch {
                 self.leads(sender, watermark.partition, watermark.epoch);
             }
         }
-        // An op that was evicted from the client table may arrive again, and gets the same answer without effect (R10).
+        // An op that was evicted from the client table may arrive again. It gets another decision,
+        // without effect (R10).
         for decision in decisions.decisions.iter().filter(|decision| decision.status != Status::Expired) {
             self.decides(decision.partition, decision.origin, decision.index, decision.op);
         }
     }
 
-    /// Along a chain.
+    /// Checks a datagram that a node passes along a chain.
     fn node_forwards(&mut self, bytes: &[u8]) {
         let Ok((_, Datagram::Forwards(forwards))) = Datagram::decode(bytes) else { return };
         for ChainEntry { decision, .. } in forwards.entries.iter() {
@@ -62,7 +63,7 @@ impl Watch {
         }
     }
 
-    /// The metadata service sends tables to a switch while it is in this state.
+    /// Checks the tables that the metadata service sends to a switch in this state.
     pub fn tables_sent(&mut self, status: &Metadata, tables: &TableSet) {
         let asked = tables.unicast.iter().map(|entry| (entry.partition, entry.host.0));
         let asked = asked.chain(tables.division.iter().map(|entry| (entry.partition, entry.host.0)));
@@ -104,7 +105,7 @@ impl Watch {
         let epoch = origin.0;
         if known_op != op {
             self.violation = Some(format!(
-                "partition {partition}: decision {index} of epoch {epoch} is of {known_op} and of {op} (P)"
+                "partition {partition}: decision {index} of epoch {epoch} is both {known_op} and {op} (P)"
             ));
         } else if known_index != index {
             self.violation = Some(format!(

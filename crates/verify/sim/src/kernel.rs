@@ -1,5 +1,5 @@
-//! A node's kernel that answers gets: the table that the process writes, and the lookups of the eBPF program. A lookup reads one word at
-//! a time, interleaved with stores of the process.
+//! A node's kernel that answers gets: the table that the process writes, and the lookups of the
+//! eBPF program. A lookup reads one word at a time, interleaved with stores of the process.
 
 use nicekv_kernel_gets::{
     ENTRY_WORDS, GATE_WORDS, GetRequest, Grant, Lookup, Memory, Outcome, Size, Table, Word,
@@ -11,12 +11,13 @@ use nicekv_testkit::Random;
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 
-/// So few that keys make room for each other, and partitions and owners of hot keys go without.
+/// So small that keys evict each other, and there is no room for some partitions and some owners of
+/// hot keys.
 const SIZE: Size = Size { entries: 16, gates: 3, lessors: 2 };
-/// Of a lookup at once, at most.
+/// Maximum words that a lookup reads in one go.
 const STEPS_MAX: u64 = 60;
 
-/// What program and process share.
+/// The memory that program and process share.
 #[derive(Clone)]
 struct Words {
     gates: Vec<u64>,
@@ -45,7 +46,7 @@ impl Memory for Words {
     }
 }
 
-/// A get under way.
+/// A lookup in progress.
 #[derive(Clone)]
 struct Reader {
     lookup: Lookup,
@@ -53,34 +54,32 @@ struct Reader {
     bytes: Vec<u8>,
 }
 
-/// What goes to a client.
+/// An answer to a client.
 #[derive(Clone)]
 pub struct Answer {
-    /// Who has asked.
+    /// The client.
     pub to: SocketAddrV4,
-    /// The reply.
     pub bytes: Vec<u8>,
-    /// Whether it is from a copy.
     pub is_copy: bool,
 }
 
-/// The words, and lookups that go on whenever one is stored.
+/// The eBPF program: the shared memory, and lookups that continue whenever a word is stored.
 #[derive(Clone)]
 struct Program {
     words: Words,
     readers: Vec<Reader>,
-    /// Of all gets so far.
+    /// Number of gets answered so far.
     answered: u64,
     answers: Vec<Answer>,
-    /// For the process.
+    /// Datagrams passed up to the process.
     up: Vec<(SocketAddrV4, Vec<u8>)>,
     random: Random,
-    /// What must not be, and was.
+    /// The first violation.
     violation: Option<String>,
 }
 
 impl Program {
-    /// Maximum words by which a lookup continues.
+    /// Continues lookups by at most this many words.
     fn go_on(&mut self, steps_max: u64) {
         let readers = std::mem::take(&mut self.readers);
         for mut reader in readers {
@@ -102,10 +101,10 @@ impl Program {
 
     fn judge(&mut self, answer: &[u8], asked_length: usize) {
         let what = match Datagram::decode(answer) {
-            _ if answer.len() > asked_length => "a kernel answers more than it was asked (G8)".into(),
+            _ if answer.len() > asked_length => "a kernel's answer is longer than the request (G8)".into(),
             Ok((_, Datagram::Reply(reply))) if reply.expiry_ms == 0 => return,
             Ok(_) => "a kernel answers a value that expires (G5)".into(),
-            Err(error) => format!("a kernel answers what is no reply: {error}"),
+            Err(error) => format!("a kernel's answer is not a valid reply: {error}"),
         };
         self.violation.get_or_insert(what);
     }
@@ -124,17 +123,16 @@ impl Memory for Program {
     }
 }
 
-/// See the module.
 #[derive(Clone)]
 pub struct Kernel {
     table: Table,
-    /// What it was told of, and not of its end.
+    /// Copies that the core has published and not withdrawn.
     copies: BTreeSet<CopyOf>,
     program: Program,
 }
 
 impl Kernel {
-    /// Of a new process; nothing is left of the one before.
+    /// The kernel of a new process, with an empty table.
     pub fn new(random: Random) -> Self {
         let words = Words {
             gates: vec![0; SIZE.gate_count() as usize * GATE_WORDS],
@@ -148,7 +146,7 @@ impl Kernel {
         }
     }
 
-    /// A datagram has arrived; what is none of its business is returned.
+    /// Handles a datagram. Returns it if the kernel does not handle it.
     pub fn receive(&mut self, now_ns: u64, from: SocketAddrV4, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let Some(asked) = GetRequest::parse(&bytes) else { return Some(bytes) };
         let lookup = Lookup::new(asked, SIZE.entries, now_ns);
@@ -159,17 +157,20 @@ impl Kernel {
         None
     }
 
-    /// The core published a change.
+    /// Applies a change of an entry that the core published.
     pub fn take(&mut self, core: &Replica, shift: Shift) {
         self.table.apply(&mut self.program, shift, |partition, key| core.named(partition, key));
     }
 
-    /// The same of copies.
+    /// Applies a change of a copy that the core published.
     pub fn take_copy(&mut self, core: &Replica, shift: CopyShift) {
         if let CopyShift::Kept { of, .. } = &shift {
             let is_member = core.partition_of(of.name.0, &of.name.1).is_some();
             self.copies.insert(of.clone());
-            self.complain_if(is_member, "a copy is told of a key whose partition the node is a member of");
+            self.complain_if(
+                is_member,
+                "the core publishes a copy of a key in a partition that the node is a member of",
+            );
         }
         if let CopyShift::Dropped(of) = &shift {
             self.copies.remove(of);
@@ -177,7 +178,7 @@ impl Kernel {
         self.table.apply_copy(&mut self.program, shift);
     }
 
-    /// What was answered is counted where it is reported (G7).
+    /// Reports the gets that the kernel answered to the core. Each is counted once (G7).
     fn count(&mut self, core: &mut Replica) {
         let counted: u64 =
             (0..SIZE.gate_count()).map(|gate| self.program.load(Word::Gate(gate, GATE_WORDS - 1))).sum();
@@ -192,12 +193,12 @@ impl Kernel {
         core.count_copies_elsewhere(self.table.hits_of_copies(&self.program));
     }
 
-    /// The core has published all changes before its next datagram.
+    /// Renews the core's grants. The core has published all changes before its next datagram.
     pub fn grant(&mut self, core: &mut Replica) {
         self.count(core);
         let is_member = |of: &CopyOf| core.partition_of(of.name.0, &of.name.1).is_some();
         let is_both = self.copies.iter().any(is_member);
-        self.complain_if(is_both, "copies of keys are kept whose partition the node is a member of");
+        self.complain_if(is_both, "the node keeps copies of keys in a partition that it is a member of");
         let grants: Vec<_> = core
             .served_elsewhere()
             .map(|(partition, until_ns, chain)| Grant { partition, until_ns, chain })
@@ -205,14 +206,14 @@ impl Kernel {
         self.table.grant(&mut self.program, &grants);
     }
 
-    /// Time passes: lookups go on, or come to an end. What is for the process.
+    /// Continues lookups, as time passes. Returns the datagrams that go to the process.
     pub fn pass(&mut self) -> impl Iterator<Item = (SocketAddrV4, Vec<u8>)> {
         let steps_max = self.program.random.pick(&[4, 12, STEPS_MAX, 1_000]);
         self.program.go_on(steps_max);
         self.program.up.drain(..)
     }
 
-    /// What it has answered since the last time.
+    /// Takes the answers since the last call.
     pub fn answers(&mut self) -> Vec<Answer> {
         std::mem::take(&mut self.program.answers)
     }
@@ -223,7 +224,7 @@ impl Kernel {
         }
     }
 
-    /// What must not be, and was.
+    /// The first violation.
     pub fn violation(&self) -> Option<&str> {
         self.program.violation.as_deref()
     }

@@ -8,31 +8,30 @@ use nicekv_proto::placement::{
 };
 use nicekv_testkit::Random;
 
-/// How a keyspace is replicated, and over how many partitions it is spread.
+/// How a keyspace is replicated and partitioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// R.
+    /// R, the number of replicas.
     pub replicas: usize,
-    /// k, if it is by quorum (R14); else a primary orders the puts.
+    /// The write quorum k of a quorum keyspace (R14). `None`: a primary orders the puts.
     pub write_set: Option<u8>,
     /// Whether the replicas are chains.
     pub is_chain: bool,
-    /// `2^bits` partitions.
+    /// The keyspace has `2^bits` partitions at the beginning.
     pub partition_bits: u8,
-    /// How keys become match values.
     pub order: KeyOrder,
-    /// Whether partitions go where load is little.
+    /// Whether load moves partitions.
     pub migrates: bool,
-    /// Those with more keys are split.
+    /// Partitions with more keys are split.
     pub keys_max: Option<u64>,
-    /// Whether hot keys are spread.
+    /// Whether hot keys get copies.
     pub is_hot: bool,
     /// Whether its keys are names of objects.
     pub has_names: bool,
 }
 
 impl Shape {
-    /// With a primary.
+    /// A keyspace with primaries.
     pub const fn multicast(replicas: usize, partition_bits: u8) -> Self {
         Self {
             replicas,
@@ -47,37 +46,37 @@ impl Shape {
         }
     }
 
-    /// Of chains.
+    /// A keyspace of chains.
     pub const fn chain(replicas: usize, partition_bits: u8) -> Self {
         Self { is_chain: true, ..Self::multicast(replicas, partition_bits) }
     }
 
-    /// By quorum.
+    /// A quorum keyspace.
     pub const fn quorum(replicas: usize, write_set: u8) -> Self {
         Self { write_set: Some(write_set), ..Self::multicast(replicas, 0) }
     }
 
-    /// The same, of keys in their order.
+    /// The same with ordered keys.
     pub fn by_range(self) -> Self {
         Self { order: KeyOrder::Range, ..self }
     }
 
-    /// The same, with partitions that go where load is little.
+    /// The same with partitions that load moves.
     pub fn that_migrates(self) -> Self {
         Self { migrates: true, ..self }
     }
 
-    /// The same, with partitions that are split when they have more keys than that.
+    /// The same with partitions that are split when they have more than `keys` keys.
     pub fn of_at_most(self, keys: u64) -> Self {
         Self { keys_max: Some(keys), ..self.that_migrates() }
     }
 
-    /// The same, with hot keys that are spread.
+    /// The same with copies of hot keys.
     pub fn with_hot_keys(self) -> Self {
         Self { is_hot: true, ..self }
     }
 
-    /// The same, of names of objects.
+    /// The same with keys that are names of objects.
     pub fn of_names(self) -> Self {
         Self { has_names: true, ..self }
     }
@@ -92,7 +91,7 @@ impl Shape {
         !self.is_quorum()
     }
 
-    /// R − k + 1, or one.
+    /// The read quorum: R − k + 1. With a primary it is 1.
     pub fn read_set(&self) -> usize {
         self.write_set.map_or(1, |write_set| self.replicas - usize::from(write_set) + 1)
     }
@@ -121,7 +120,7 @@ impl Shape {
 /// Chooses the seeds with chains.
 const CHAINS: u64 = 0x63_6861_696e;
 
-/// Of the keyspaces of a random scenario those with a primary are chains in a quarter of the seeds.
+/// In a quarter of the seeds the keyspaces with a primary become chains.
 pub fn with_chains(mut shapes: Vec<Shape>, nodes: usize, seed: u64) -> Vec<Shape> {
     if Random::new(!(seed ^ CHAINS)).below(4) == 0 {
         make_chains(&mut shapes, nodes, seed);
@@ -129,7 +128,7 @@ pub fn with_chains(mut shapes: Vec<Shape>, nodes: usize, seed: u64) -> Vec<Shape
     shapes
 }
 
-/// Turns every keyspace with a primary into one of chains, on this number of nodes.
+/// Makes every keyspace with a primary a keyspace of chains, for a cluster of `nodes` nodes.
 pub fn make_chains(shapes: &mut [Shape], nodes: usize, seed: u64) {
     let mut random = Random::new(seed ^ CHAINS);
     for shape in shapes.iter_mut().filter(|shape| !shape.is_quorum()) {
@@ -138,10 +137,10 @@ pub fn make_chains(shapes: &mut [Shape], nodes: usize, seed: u64) {
     }
 }
 
-/// Which keyspaces are partitioned by range.
+/// Chooses which keyspaces are ordered.
 const ORDERS: u64 = 0x6f_7264_6572;
 
-/// A third of the keyspaces of a random scenario is partitioned by range.
+/// Makes a third of the keyspaces ordered.
 pub fn with_orders(mut shapes: Vec<Shape>, seed: u64) -> Vec<Shape> {
     let mut orders = Random::new(seed ^ ORDERS);
     shapes.iter_mut().filter(|_| orders.below(3) == 0).for_each(|shape| *shape = shape.by_range());
@@ -166,18 +165,15 @@ pub fn known_to_clients(shapes: &[Shape]) -> Vec<Keyspace> {
     specs(shapes).into_iter().zip(shapes).map(keyspace).collect()
 }
 
-/// A key of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The number of its keyspace.
     pub keyspace: u16,
-    /// Its name.
     pub name: Vec<u8>,
 }
 
 impl Key {
-    /// So many keys of a keyspace of this order. Where that is theirs, some lie at borders: just before the middle of all, just behind it, and last of all;
-    /// of these several share a match value.
+    /// This number of keys. Of ordered keys, some lie at borders: just before the middle of the key
+    /// range, just after it, and at its end. Several of these share a match value.
     pub fn of(keyspace: u16, order: KeyOrder, count: usize) -> Vec<Self> {
         let mut keys = Self::several(keyspace, count);
         if order == KeyOrder::Range {
@@ -200,8 +196,9 @@ impl Key {
         keyspaces.iter().zip(0..).flat_map(|(shape, number)| Self::of(number, shape.order, share)).collect()
     }
 
-    /// So many ordered keys of a keyspace of `2^bits` partitions: in turn the last before a partition begins, its first, and one within. Several share a
-    /// match value.
+    /// This number of ordered keys, spread over a keyspace of `2^bits` partitions: in turn the
+    /// first of a partition, the last before it, and one in its middle. Several share a match
+    /// value.
     pub fn at_borders(keyspace: u16, bits: u8, count: usize) -> Vec<Self> {
         let partitions = 1u128 << bits;
         let key = |number: usize| {

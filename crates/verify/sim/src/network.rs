@@ -13,7 +13,7 @@ pub enum Host {
     Client(usize),
     /// The metadata service.
     Metadata,
-    /// A further instance of the metadata service, counted from 1.
+    /// A further instance of the metadata service, counted from 1. The first is [`Host::Metadata`].
     Instance(usize),
     /// A switch's agent, by its index.
     Switch(usize),
@@ -33,7 +33,7 @@ pub struct Pace {
     pub latency_ns: u64,
     /// Maximum jitter.
     pub jitter_ns: u64,
-    /// A node's socket is drained up to this later, so that batches form.
+    /// Maximum additional time until a node reads its socket, so that batches form.
     pub drain_max_ns: u64,
     /// Minimum time of a sync.
     pub disk_ns: u64,
@@ -62,20 +62,20 @@ impl Pace {
         service_ns: 0,
         inbox_max: 4096,
     };
-    /// Nodes that do 100,000 datagrams a second, with sockets that hold little; datagrams overtake each other.
+    /// Nodes that handle 100,000 datagrams a second, with small sockets; datagrams overtake each
+    /// other.
     pub const BUSY: Self = Self { service_ns: 10_000, inbox_max: 1024, ..Self::VARYING };
 }
 
-/// See the module.
 #[derive(Clone)]
 pub struct Network {
     pace: Pace,
-    /// Directions that are cut.
+    /// Directions in which datagrams are dropped.
     cut: BTreeSet<(Host, Host)>,
 }
 
 impl Network {
-    /// Without faults.
+    /// A network without faults.
     pub fn new(pace: Pace) -> Self {
         Self { pace, cut: BTreeSet::new() }
     }
@@ -100,7 +100,7 @@ impl Network {
         self.cut.clear();
     }
 
-    /// After how long each copy of a datagram arrives; none if it is lost.
+    /// Delays of the copies of a datagram; none if it is lost.
     pub fn delays(&self, from: Host, to: Host, faults: &Faults, random: &mut Random) -> [Option<u64>; 2] {
         if self.is_cut(from, to) || random.chance(faults.loss) {
             return [None, None];

@@ -1,4 +1,5 @@
-//! A storage node: a process around the replica's core, which crashes and restarts, and a disk and clocks, which outlive it.
+//! A storage node: a process around the replica's core, which crashes and restarts, and a disk and
+//! clocks, which outlive it.
 
 use crate::chain_room;
 use crate::disk::{Busy, Disk};
@@ -15,20 +16,20 @@ use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-/// Datagrams that a loop with something to do for each takes at once.
+/// Maximum datagrams that a loop takes at once, if each costs time.
 const BATCH_MAX: usize = 64;
-/// Everything stored is read this often.
+/// Interval of the scrub, which reads everything that is stored.
 const SCRUB_INTERVAL: Duration = Duration::from_millis(500);
-/// Of the clients a forgetful node remembers so much: about four with one result each.
+/// Client table of a forgetful node, in bytes: about four clients with one result each.
 const FORGETFUL_BYTES: usize = 700;
-/// And of what decisions wrote, that of so many.
+/// Number of decisions whose results a forgetful node remembers.
 const FORGETFUL_DECISIONS: usize = 20;
-/// What lookups do by chance is drawn apart.
+/// Separates the random sequence of kernel lookups from all others.
 const KERNEL: u64 = 0x6b65_726e_656c;
 /// The wall clock at the beginning of a simulation, in milliseconds of the Unix epoch.
 pub const START_UNIX_MS: u64 = 1_800_000_000_000;
 
-/// The clocks of a machine, against the simulation's time.
+/// A machine's clocks, relative to the simulation's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     boot_offset_ns: u64,
@@ -37,7 +38,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// As wrong as `faults` allow.
+    /// Draws clocks with errors that `faults` allow.
     pub fn draw(faults: &Faults, random: &mut Random) -> Self {
         let mut clock = Self {
             boot_offset_ns: random.below(1 << 40),
@@ -48,12 +49,12 @@ impl Clock {
         clock
     }
 
-    /// The wall clock is set, as wrongly as `faults` allow: maybe to a time before the one it had.
+    /// Steps the wall clock to another wrong time that `faults` allow, maybe backwards.
     pub fn step_wall(&mut self, faults: &Faults, random: &mut Random) {
         self.wall_skew_ms = random.around(faults.wall_skew_max_ns / 1_000_000);
     }
 
-    /// What the clocks say at `at_ns`.
+    /// The time on this machine at simulation time `at_ns`.
     pub fn now(&self, at_ns: u64) -> Now {
         let drifted_ns = i128::from(at_ns) * i128::from(1_000_000 + self.drift_millionths) / 1_000_000;
         let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
@@ -63,7 +64,7 @@ impl Clock {
         }
     }
 
-    /// When the boot-time clock will have reached `boot_ns`.
+    /// The simulation time at which the boot-time clock shows `boot_ns`.
     pub fn when(&self, boot_ns: u64) -> u64 {
         let drifted_ns = i128::from(boot_ns.saturating_sub(self.boot_offset_ns));
         let at_ns = drifted_ns * 1_000_000 / i128::from(1_000_000 + self.drift_millionths);
@@ -71,45 +72,45 @@ impl Clock {
     }
 }
 
-/// What a crash leaves of the part of the log that is not synced.
+/// What a crash leaves of the unsynced part of the log, and of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kept {
-    /// Any part of it.
+    /// The log up to a random record.
     Any,
-    /// Nothing.
+    /// Only what is synced.
     Forced,
-    /// All of it.
+    /// All of the log.
     All,
-    /// The disk is lost: it starts again with an empty one.
+    /// Nothing: the disk is replaced by an empty one.
     NoDisk,
-    /// The disk is put back as it was when [`Node::take_snapshot`] was called.
+    /// The disk is replaced by its state at [`Node::take_snapshot`].
     Snapshot,
 }
 
-/// What all nodes have in common.
+/// Settings that all nodes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
     /// The instances of the metadata service.
     pub metadata: &'static [SocketAddrV4],
-    /// The switch, if it hides the senders of what it passes on.
+    /// The switch's address, if the switch replaces the senders' addresses.
     pub switch: Option<SocketAddrV4>,
-    /// Whether nodes pass on requests to chains that are for others.
+    /// Whether nodes route requests to chains for others.
     pub coordinates: bool,
-    /// Between two reports of who asks for what; zero: there are none.
+    /// Interval of reports on who sends gets; zero: none.
     pub sources: Duration,
-    /// Between two reports of where load lies, likewise.
+    /// Interval of load reports; zero: none.
     pub heat: Duration,
-    /// Between two reports of what is stored, likewise.
+    /// Interval of reports on what is stored; zero: none.
     pub usage: Duration,
-    /// How fast they discard unneeded data.
+    /// How fast nodes discard unneeded data.
     pub discard_bytes_per_second: u64,
     /// The seed of the simulation, if their kernels answer gets.
     pub kernel_gets: Option<u64>,
-    /// Ops that crash every node which evaluates them, of a million.
+    /// Rate of ops that crash every node that evaluates them, per million.
     pub deadly: u64,
 }
 
-/// A disk as it was.
+/// An earlier state of a disk.
 #[derive(Clone)]
 struct Snapshot {
     taken_ns: u64,
@@ -117,69 +118,65 @@ struct Snapshot {
     number: u64,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub struct Node {
-    /// Its name.
     pub id: NodeId,
-    /// Where it is reached.
     pub address: SocketAddrV4,
-    /// The running process.
+    /// The running process, if there is one.
     pub core: Option<Replica>,
-    /// What outlives it, unless `in_memory`.
+    /// The disk, which outlives the process, unless `in_memory`.
     pub disk: Disk,
-    /// What is stored ends with the process.
+    /// Whether everything stored is lost with the process.
     pub in_memory: bool,
-    /// Everything takes it longer, by the factor that the faults say.
+    /// Whether everything takes longer, by the factor `slow_factor` of the faults.
     pub is_slow: bool,
-    /// It remembers very few clients.
+    /// Whether its client table is very small.
     pub is_forgetful: bool,
-    /// What its disk has room for.
+    /// Space left on the disk.
     pub space: DiskSpace,
-    /// Its clocks.
     pub clock: Clock,
-    /// What was on the disk at an earlier time, if that was kept.
     snapshot: Option<Snapshot>,
-    /// The number of its disk, of all that it has had.
+    /// The number of the current disk. Snapshots keep the number of theirs.
     disk_number: u64,
-    /// How many it has had.
+    /// Number of disks that the node has had.
     disks: u64,
-    /// Whether a disk of it was lost, or put back as it was.
+    /// Whether a disk of this node was ever lost or replaced by an older copy.
     pub has_forgotten: bool,
-    /// Counts processes.
+    /// Number of the current process.
     pub process: u64,
-    /// The client id under which the process issues updates itself.
+    /// The client id of updates that the process issues itself.
     pub internal_client: ClientId,
-    /// What the socket holds.
+    /// Datagrams in the socket.
     pub inbox: VecDeque<(SocketAddrV4, Vec<u8>)>,
-    /// Of a busy machine: says when the time for the disk's requests is up. The next turn goes on with them.
+    /// For a busy machine: draws after how many disk requests a turn ends. The next turn continues
+    /// with the rest.
     pub slices: Option<Random>,
-    /// Requests are left.
+    /// Whether disk requests are left from the last turn.
     pub is_unfinished: bool,
-    /// What the disk has done, and the loop has not yet looked at.
+    /// Completed disk operations that the loop has not handled yet.
     pub done: VecDeque<Busy>,
-    /// It does nothing before.
+    /// The process does nothing before this time.
     pub paused_until_ns: u64,
-    /// It takes no datagram before: it has others to work on.
+    /// The process takes no datagram before this time, since it is still working on others.
     pub busy_until_ns: u64,
-    /// When its disk is done with everything that it was given.
+    /// When the disk will have completed all its operations.
     pub disk_free_ns: u64,
-    /// When the loop turns next.
+    /// When the loop runs next.
     pub turn_at_ns: Option<u64>,
-    /// The log begins a segment at this record, and the core writes a checkpoint.
+    /// At this record the log begins a new segment, and the core writes a checkpoint.
     checkpoint_after: u64,
-    /// Which ops have ended it.
+    /// The ops that have crashed this node's processes.
     marks: Marks,
-    /// What may be shown elsewhere.
+    /// Model of a cache that answers gets for the node.
     pub shown: Shown,
-    /// Where it is shown, if it is.
+    /// The kernel, if it answers gets.
     pub kernel: Option<Kernel>,
 }
 
 impl Node {
-    /// Without a process.
+    /// A node whose process is not running.
     pub fn new(id: NodeId, address: SocketAddrV4, clock: Clock) -> Self {
-        // Unless drawn otherwise.
+        // A scenario may set these later.
         let (in_memory, is_slow, is_forgetful) = (false, false, false);
         Self {
             id,
@@ -216,7 +213,7 @@ impl Node {
     pub fn start(&mut self, at_ns: u64, surroundings: &Surroundings, random: &mut Random) {
         assert!(self.core.is_none());
         self.process += 1;
-        // A memory engine is a new one at every start.
+        // A memory engine is new in every process.
         let life = if self.in_memory { self.process } else { self.disk_number };
         let now = self.clock.now(at_ns);
         let unix_ms = START_UNIX_MS + at_ns / 1_000_000;
@@ -261,7 +258,8 @@ impl Node {
         self.checkpoint_after = self.disk.appended() + random.between(20, 400);
     }
 
-    /// Its disk has this much room from now on, and none for large values if it `lacks_room`. The process hears of that when it writes one.
+    /// Sets the space left on the disk. If `lacks_room`, there is none for large values. The
+    /// process notices at its next write.
     pub fn set_space(&mut self, space: DiskSpace, lacks_room: bool) {
         self.space = space;
         self.disk.values.is_full = lacks_room;
@@ -270,19 +268,19 @@ impl Node {
         }
     }
 
-    /// Keeps what a process that started now would find on the disk.
+    /// Keeps the state of the disk that a process started now would find.
     pub fn take_snapshot(&mut self, at_ns: u64) {
         let mut disk = self.disk.clone();
         disk.crash_keeping(disk.forced());
         self.snapshot = Some(Snapshot { taken_ns: at_ns, disk, number: self.disk_number });
     }
 
-    /// When that was, if it was.
+    /// When the snapshot was taken, if there is one.
     pub fn snapshot_ns(&self) -> Option<u64> {
         self.snapshot.as_ref().map(|snapshot| snapshot.taken_ns)
     }
 
-    /// Kills the process; `kept`: the last record of the log that stays, if not left to chance.
+    /// Kills the process; `kept` says what is left on its disk.
     pub fn crash(&mut self, kept: Kept, random: &mut Random) {
         self.kernel = None;
         self.core = None;
@@ -307,12 +305,13 @@ impl Node {
         (self.turn_at_ns, self.disk_free_ns, self.paused_until_ns, self.busy_until_ns) = (None, 0, 0, 0);
     }
 
-    /// Whether an op has ended its process in the middle of its turn: then nothing has come of that, and [`Self::crash`] is to follow.
+    /// Whether an op has crashed the process during its turn. Then the turn has no effects, and
+    /// [`Self::crash`] must follow.
     pub fn has_ended(&self) -> bool {
         self.core.is_some() && self.marks.has_ended()
     }
 
-    /// A datagram reaches the socket; false if there is no room for it.
+    /// A datagram arrives in the socket. False if there is no room for it.
     pub fn receive(&mut self, at_ns: u64, from: SocketAddrV4, bytes: Vec<u8>, inbox_max: usize) -> bool {
         let now_ns = self.clock.now(at_ns).boot_ns;
         let for_process = match &mut self.kernel {
@@ -337,7 +336,8 @@ impl Node {
         count
     }
 
-    /// One turn of the driver's loop, up to and including the disk; returns what the disk is busy with. The log begins a segment now and then.
+    /// Runs the driver's loop once, up to and including the disk requests. Returns the operations
+    /// that take time. Now and then the log begins a new segment.
     pub fn turn(&mut self, at_ns: u64, service_ns: u64, random: &mut Random) -> Vec<Busy> {
         let now = self.clock.now(at_ns);
         let batch = self.take_batch(at_ns, service_ns);
@@ -351,11 +351,12 @@ impl Node {
             let before = chain_room::to_be_refused(core, &bytes);
             core.handle_datagram(now, from, &bytes);
             if before.is_some_and(|before| before.has_more(core, &bytes)) {
-                let what = "a node takes in a request that came by another epoch of a chain (C5)";
+                let what = "a node accepts a request that was routed by another epoch of its chain (C5)";
                 self.shown.violation.get_or_insert_with(|| what.into());
             }
         }
-        // In this order, as in the driver: a read for a datagram comes before writes that follow a sync, and its answer after them.
+        // The order is that of the driver: a read for a datagram is executed before writes that
+        // follow a sync, and answered after them.
         for busy in self.done.drain(..) {
             self.disk.finish(now, core, busy);
         }
@@ -393,7 +394,7 @@ impl Node {
         Some(to)
     }
 
-    /// The kernel goes on by itself; what it sends.
+    /// Continues the kernel's lookups. Returns its answers.
     pub fn pass_kernel(&mut self, inbox_max: usize) -> Vec<Answer> {
         let Some(kernel) = &mut self.kernel else { return Vec::new() };
         let has_room = inbox_max.saturating_sub(self.inbox.len());
@@ -402,7 +403,7 @@ impl Node {
     }
 }
 
-/// What the core tells is known wherever it is to be.
+/// Passes changes that the core publishes to the cache model and to the kernel.
 fn listen(core: &mut Replica, shown: &mut Shown, kernel: &mut Option<Kernel>) {
     while let Some(shift) = core.poll_visibility() {
         if let Some(kernel) = kernel {

@@ -5,19 +5,18 @@ use nicekv_replica::{MarkKeeper, OpMarks};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often an op may end a process.
+/// Maximum processes of a node that an op may crash.
 const ENDS_MAX: u32 = 2;
 const MILLION: u64 = 1_000_000;
 
-/// The marks of a node's disk.
 #[derive(Clone, Default)]
 pub(crate) struct Marks(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Of a million ops.
+    /// Rate of ops that crash the process, per million.
     deadly: u64,
-    /// By this one the process has ended.
+    /// The op that has crashed the present process.
     ended_by: Option<OpId>,
     ends: BTreeMap<OpId, u32>,
 }
@@ -27,7 +26,7 @@ impl Marks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process starts; `deadly` of a million ops crash it.
+    /// Starts a process, which `deadly` of a million ops crash.
     pub(crate) fn begin_process(&self, deadly: u64) -> OpMarks {
         let state = &mut *self.state();
         state.deadly = deadly;
@@ -38,7 +37,7 @@ impl Marks {
         OpMarks::new(Arc::new(self.clone()), barred.collect())
     }
 
-    /// Whether the process has ended by an op.
+    /// Whether an op has crashed the process.
     pub(crate) fn has_ended(&self) -> bool {
         self.state().ended_by.is_some()
     }
@@ -53,6 +52,6 @@ impl MarkKeeper for Marks {
         }
     }
 
-    // What comes behind the end of the process does not happen.
+    // The real process would be gone: nothing after the crash has an effect.
     fn end(&self) {}
 }

@@ -1,7 +1,9 @@
-//! How planted bugs are hunted. Each must be found: a check that finds none of them proves nothing.
+//! How planted bugs are hunted. Each must be found: a checker that has not been shown to find bugs
+//! proves nothing.
 //!
-//! The bugs, and the rules that they break, are in `crates/verify/mutants/plants`, from where they are woven into a copy of the sources. A
-//! new bug that the simulator is to find is also a line here.
+//! The bugs, and the rules that they break, are in `crates/verify/mutants/plants`. `.ci/plants`
+//! weaves them into a copy of the sources. A new bug that the simulator must find also needs an
+//! entry here.
 
 use crate::client::Workload;
 use crate::cluster::Scenario;
@@ -41,9 +43,8 @@ pub const SEEDS_MAX: u64 = 2_000;
 /// Upper bound of the states of an exploration.
 const STATES_MAX: usize = 3_000_000;
 
-/// A bug, and how it is hunted.
+/// A planted bug, and how it is hunted.
 pub struct Plant {
-    /// On the command line.
     pub name: &'static str,
     hunt: Hunt,
 }
@@ -51,22 +52,21 @@ pub struct Plant {
 /// How a bug is hunted.
 #[derive(Clone, Copy)]
 enum Hunt {
-    /// Random runs, shaped so that the bug shows.
+    /// Random runs, in scenarios shaped to reveal the bug.
     Seeds(fn(&mut Scenario)),
-    /// A script.
+    /// A script of faults, by name.
     Script(&'static str),
     /// Every state of a tiny cluster.
     Explore(fn() -> Vec<Call>, Bounds),
-    /// The same, of a chain.
+    /// Every state of a tiny cluster with chain replication.
     ExploreChain(fn() -> Vec<Call>, Bounds),
 }
 
-/// A bug that was found.
+/// How a bug was found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// In which run; `None` by exploration.
+    /// The seed of the run; `None`: by exploration.
     pub seed: Option<u64>,
-    /// What was wrong.
     pub violation: String,
 }
 
@@ -75,17 +75,17 @@ pub struct Found {
 pub struct Hunted {
     /// `None`: not found.
     pub found: Option<Found>,
-    /// Seeds that were run.
+    /// Number of seeds that were run.
     pub seeds: u64,
 }
 
-/// The bug of that name.
 pub fn find(name: &str) -> Option<&'static Plant> {
     PLANTS.iter().find(|plant| plant.name == name)
 }
 
 impl Plant {
-    /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one. `begin` is called with each seed before its run, in which a core may panic.
+    /// Hunts the bug in at most [`SEEDS_MAX`] seeds, or in one. `begin` is called with each seed
+    /// before its run, in which a core may panic.
     pub fn hunt(&self, only: Option<u64>, print: Option<fn(&str)>, begin: impl Fn(u64)) -> Hunted {
         let mut hunted = Hunted::default();
         let world: Option<fn(_, _) -> _> = match self.hunt {
@@ -138,7 +138,6 @@ const fn plant(name: &'static str, hunt: Hunt) -> Plant {
     Plant { name, hunt }
 }
 
-/// All bugs.
 #[rustfmt::skip]
 pub const PLANTS: &[Plant] = &[
     plant("decide-before-all-acks", Hunt::Seeds(as_drawn)),
@@ -332,13 +331,14 @@ pub const PLANTS: &[Plant] = &[
 
 fn as_drawn(_: &mut Scenario) {}
 
-/// Switches with trunks between them.
+/// Three switches in a row, with trunks between them.
 fn in_a_chain(scenario: &mut Scenario) {
     (scenario.switches, scenario.trunks) = (3, crate::trunks::Trunks::Chain);
     (scenario.edges, scenario.hides_sources) = (false, false);
 }
 
-/// Agents of edges lose the metadata service often, and leases are longer than it takes to suspect a node.
+/// Every host has a switch of its own. Agents often lose the metadata service, and leases are
+/// longer than it takes to suspect a node.
 fn with_edges(scenario: &mut Scenario) {
     (scenario.edges, scenario.hides_sources) = (true, false);
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
@@ -349,20 +349,20 @@ fn with_edges(scenario: &mut Scenario) {
     scenario.faults.downtime_max_ns = 1_000_000_000;
 }
 
-/// No faults, and far more requests than the nodes can do.
+/// No faults, and far more requests than the nodes can handle.
 pub fn overloaded(scenario: &mut Scenario) {
-    // Several instances share a store that does not always answer.
+    // A single metadata instance: several would share a store that does not always answer.
     (scenario.nodes, scenario.instances) = (3, 1);
     (scenario.clients, scenario.keyspaces) = (3, vec![Shape::multicast(3, 0)]);
     (scenario.pace, scenario.faults, scenario.retries_max) = (Pace::BUSY, Faults::NONE, Some(10));
-    // Who is divided otherwise in between finds another queue.
+    // If gets were divided anew, a client would change over to another node's queue.
     scenario.timing.divide_interval = Timing::default().divide_interval;
     scenario.workload = Workload {
         keys: Key::several(0, 2_000),
         skew: 1,
         calls: 4_000,
         window: 1_500,
-        // When the first epoch has begun.
+        // The first epoch has begun by then.
         begins_ns: 500 * MILLISECOND_NS,
         retry_min: RetryPolicy::default().min,
         pause_ns_max: 2_000,
@@ -382,41 +382,42 @@ pub fn overloaded(scenario: &mut Scenario) {
     };
 }
 
-/// Keys in their order, in partitions of different nodes.
+/// Ordered keys, in partitions on different nodes.
 fn by_range(scenario: &mut Scenario) {
     (scenario.nodes, scenario.keyspaces) = (5, vec![Shape::multicast(3, 2).by_range()]);
     scenario.workload.keys = Key::of(0, KeyOrder::Range, 12);
 }
 
-/// The same scanned in more pieces than come, and fewer than there are partitions.
+/// The same, with scans that want at most three pieces, fewer than there are partitions. Some
+/// pieces are lost.
 fn scans_that_are_split(scenario: &mut Scenario) {
     by_range(scenario);
     scenario.workload.scans = (5, 300, 3);
     scenario.faults.loss = scenario.faults.loss.max(50_000);
 }
 
-/// The operator creates keyspaces and drops them, while switches and nodes lose the metadata service.
+/// The operator creates and drops keyspaces, while switches and nodes lose the metadata service.
 fn keyspaces_come_and_go(scenario: &mut Scenario) {
     scenario.faults.keyspace_interval_ns = 150 * MILLISECOND_NS;
     scenario.faults.cut_interval_ns = 200 * MILLISECOND_NS;
     scenario.faults.agent_cut = 100_000;
 }
 
-/// At the end some entries are not what they should be.
+/// At the end some entries are replaced by wrong ones.
 fn replaced_entries(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
     scenario.faults = Faults { replacement: 500_000, ..Faults::NONE };
 }
 
-/// Nodes come back with nothing, and messages from the epoch before arrive late.
+/// Nodes restart with empty disks, and messages of earlier epochs arrive late.
 fn late_messages(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
     scenario.faults = Faults::LATE_MESSAGES;
 }
 
-/// Some nodes come back with nothing.
+/// Some nodes store in memory, and restart empty.
 fn in_memory(scenario: &mut Scenario) {
     scenario.faults =
         Faults { crash: 2_000, memory: 500_000, downtime_max_ns: 100 * MILLISECOND_NS, ..Faults::NONE };

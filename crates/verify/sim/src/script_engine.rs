@@ -1,18 +1,17 @@
-//! A script engine with a few built-in programs, chosen by name. Each does what [`Program`] says with the keys that a node lends. Some
-//! are not finished yet when they are first polled.
+//! A script engine with a few built-in programs, chosen by name. Each does what [`Program`] says
+//! with the keys that a node lends. Some are not finished when they are first polled.
 
 use crate::checker::program::Program;
 use nicekv_proto::number::parse_integer;
 use nicekv_proto::{Condition, Expiry, Operation};
 use nicekv_replica::{ScriptCall, ScriptEnd, ScriptEngine, ScriptRun, ScriptStates};
 
-/// A program has ended when it has been asked for as often, at most.
+/// Number of polls after which every program has ended.
 const QUESTIONS_MAX: u64 = 4;
 
-/// See the module.
 pub(crate) struct Programs;
 
-/// The source that stands for a program.
+/// The source text by which a program is chosen.
 pub(crate) fn source(program: Program) -> &'static [u8] {
     match program {
         Program::Copy => b"copy",

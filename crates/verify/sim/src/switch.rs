@@ -1,5 +1,5 @@
-//! The switch: the reference pipeline behind the real agent. Checks that the tables which the agent has acknowledged are those that
-//! the pipeline uses.
+//! The switch: the reference pipeline behind the real agent. Checks that the pipeline uses the
+//! tables which the agent has acknowledged.
 
 use crate::chain_room;
 use crate::cluster::Scenario;
@@ -15,48 +15,47 @@ use nicekv_testkit::Random;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-/// Ports of storage nodes have the numbers of the nodes; this is the metadata service's.
+/// The port of the metadata service. A node's port has the node's number.
 pub const METADATA_PORT: u16 = 1_000;
-/// The port of every client: the model asks no more of a port without a server.
+/// The port of every client: the model treats all ports without a server alike.
 pub const CLIENT_PORT: u16 = 1_001;
-/// The ports of trunks have the numbers of the neighbours above this.
+/// The port of a trunk is this plus the index of the neighbour.
 pub const TRUNK_PORT: u16 = 2_000;
-/// The metadata service in the tables.
+/// MAC address of the metadata service in the tables.
 pub const METADATA_MAC: [u8; 6] = [2, 0, 0, 0, 3, 232];
 
-/// Clocks of switches are drawn apart.
+/// Separates the random sequence of switch clocks from all others.
 const CLOCKS: u64 = 0x636c_6f63_6b73;
 
-/// See the module.
 #[derive(Clone)]
 pub struct Switch {
     agent: SwitchAgent<Router>,
     vrings: VringSet,
     clock: Clock,
-    /// Names its life (H9).
+    /// Identifies the switch's incarnation (H9).
     nonce: u64,
-    /// What it must go by: the tables that it has acknowledged last since it started.
+    /// The tables that the switch has acknowledged last since it started. It must use these.
     acknowledged: Option<Arc<TableSet>>,
-    /// The newest term of a request that it has not refused.
+    /// The newest term of a request that the switch has executed.
     obeyed_term: u64,
     violation: Option<String>,
 }
 
-/// Where a datagram goes.
+/// Where a switch sends a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// To its destination address.
+    /// Unchanged, to its destination address.
     Plain,
-    /// To these storage hosts, or by these trunks, instead.
+    /// To these storage hosts, or over these trunks.
     Hops(Vec<Hop>),
-    /// Back to its sender: the switch has answered it, in so many bytes (H9).
+    /// Back to its sender: the switch has answered it, with this number of bytes (H9).
     Answered(usize),
-    /// A scan, each piece to one of these.
+    /// The pieces of a scan, each with its next hop.
     Pieces(Vec<(Hop, Vec<u8>)>),
 }
 
 impl Switch {
-    /// Without tables; the `index`th of them.
+    /// The switch with this index, without tables.
     pub fn new(vrings: VringSet, scenario: &Scenario, seed: u64, index: usize) -> Self {
         let mut random = Random::new(seed ^ CLOCKS ^ index as u64);
         let clock = Clock::draw(&scenario.faults, &mut random);
@@ -66,7 +65,7 @@ impl Switch {
         Self { agent, vrings, clock, nonce, acknowledged: None, obeyed_term: 0, violation: None }
     }
 
-    /// Starts again: the tables are gone, the newest term is remembered.
+    /// Restarts the switch: its tables are gone, the newest term is remembered.
     pub fn restart(&mut self) {
         let router = Router::new(self.vrings.clone()).expect("as before");
         self.nonce += 1;
@@ -74,7 +73,7 @@ impl Switch {
         self.acknowledged = None;
     }
 
-    /// Serves the metadata service, and notes what is acknowledged.
+    /// Executes a request of the metadata service, and records which tables are acknowledged.
     pub fn handle(&mut self, request: ControlRequest) -> ControlReply {
         let term = request.term();
         let tables = match &request {
@@ -87,7 +86,7 @@ impl Switch {
         }
         if term < self.obeyed_term {
             self.violate(format!(
-                "a switch carries out a request of term {term} after one of {}",
+                "a switch executes a request of term {term} after one of term {}",
                 self.obeyed_term
             ));
         }
@@ -98,7 +97,8 @@ impl Switch {
         reply
     }
 
-    /// Processes a datagram that has come in at `port` at this time of the simulation; at a switch that hides sources there is none, and it is stamped.
+    /// Processes a datagram that has arrived at `port` at this simulation time. A switch that
+    /// replaces source addresses has no ports.
     pub fn forward(
         &mut self,
         at_ns: u64,
@@ -130,12 +130,12 @@ impl Switch {
         }
         self.check_pieces(&pieces);
         if was_cut {
-            self.violate(format!("a switch cuts a piece that another one has made, into {}", pieces.len()));
+            self.violate(format!("a switch splits a piece from another switch again, into {}", pieces.len()));
         }
         Forward::Pieces(pieces)
     }
 
-    /// No two pieces have a match value in common, and none is made that a node would be asked twice for.
+    /// The pieces of a scan have disjoint ascending ranges, and there are not too many.
     fn check_pieces(&mut self, pieces: &[(Hop, Vec<u8>)]) {
         let ranges: Vec<_> = pieces.iter().filter_map(|(_, piece)| range_of(piece)).collect();
         let is_sound = ranges.is_sorted_by(|one, next| one.1 < next.0) && ranges.len() == pieces.len();
@@ -159,27 +159,28 @@ impl Switch {
         }
     }
 
-    /// Removes instances of hot keys, and installs entries; whether it could.
+    /// Removes instances of hot keys, and installs entries. False if the switch refuses.
     pub fn change_hot(&mut self, removed: &[u64], set: &[HotEntry]) -> bool {
         self.agent.backend_mut().change_hot(false, removed, set).is_ok()
     }
 
-    /// What it has counted of an instance; 0: it is not there.
+    /// How many updates of an instance the switch has counted; 0 if it does not have the instance.
     pub fn hot_seen(&self, instance: u64) -> u64 {
         self.agent.backend().hot().seen(instance).unwrap_or(0)
     }
 
-    /// Whether it goes by tables that have the trunk at a port open.
+    /// Whether the switch's tables have the trunk at this port open.
     pub fn has_open(&self, port: u16) -> bool {
         self.agent.backend().tables().is_some_and(|tables| tables.trunks.contains(&port))
     }
 
-    /// Records that it has.
+    /// Number of records in its tables.
     pub fn records(&self) -> usize {
         self.agent.backend().tables().map_or(0, |tables| tables.record.len())
     }
 
-    /// What it has dropped as it would have gone back by the trunk by which it came.
+    /// Datagrams that it dropped, since they would have gone back over the trunk by which they
+    /// came.
     pub fn turned_back(&self) -> u64 {
         self.agent.backend().counters().map_or(0, |counters| counters.get(Counter::SamePortDropped))
     }
@@ -188,44 +189,48 @@ impl Switch {
         self.agent.backend().counters().map_or(0, |counters| counters.get(Counter::VringMiss))
     }
 
-    /// What a record covers is no miss, with either border.
+    /// A datagram that a record covers must not count as a miss. A record includes both of its
+    /// borders.
     fn check_missed(&mut self, to: SocketAddrV4, value: Option<(u16, u128)>) {
         let tables = self.agent.backend().tables();
         let covers = |record: &RecordEntry| holds(record, value);
         if tables.is_some_and(|tables| of_ring(tables, to).any(covers)) {
-            self.violate(format!("a switch drops what is for {}, though a record covers it", to.ip()));
+            self.violate(format!("a switch drops a datagram for {}, though a record covers it", to.ip()));
         }
     }
 
-    /// What the switch did that it must never do.
+    /// The first violation.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
     }
 
-    /// Notes what must never happen.
+    /// Records a violation, unless there is one already.
     pub fn violate(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
 
-    /// A datagram goes to no host that the acknowledged tables do not name for its destination (R6, R12), and by no trunk behind which there is none.
+    /// A datagram goes only to hosts that the acknowledged tables name for its destination (R6,
+    /// R12), and only over trunks that lead to such a host.
     fn check(&mut self, to: SocketAddrV4, value: Option<(u16, u128)>, hops: &[Hop]) {
         let acknowledged = self.acknowledged.as_deref();
         let is_named = |hop: &Hop| acknowledged.is_some_and(|tables| leads(tables, to, value, *hop));
         if let Some(hop) = hops.iter().find(|hop| !is_named(hop)) {
-            let what = format!("a switch sends to {hop:?} what is for {}, other than by its tables", to.ip());
+            let what =
+                format!("a switch sends a datagram for {} to {hop:?}, which its tables do not name", to.ip());
             self.violate(what);
         }
     }
 }
 
-/// Whether a get goes to the holder of a copy, or what was said to the switch goes back: no table leads there.
+/// Whether a datagram is routed by a hot entry instead of the tables: a get to the holder of a
+/// copy, or the switch's reply to a message about hot keys.
 fn goes_by_hot_entry(bytes: &[u8]) -> bool {
     let opcode = HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode);
     let is_told = matches!(opcode, Some(Opcode::HotClosed | Opcode::HotLeased));
     is_told || (opcode == Some(Opcode::Get) && chain_room::is_stamped(bytes))
 }
 
-/// Where a datagram goes, and what is left of it.
+/// The next hops of a datagram, and the part of a scan that is still to be processed.
 fn hops_of(passed: DatagramVerdict<'_>) -> (Vec<Hop>, Option<ScanRest>) {
     match passed {
         DatagramVerdict::Unicast(hop) => (vec![hop], None),
@@ -237,12 +242,12 @@ fn hops_of(passed: DatagramVerdict<'_>) -> (Vec<Hop>, Option<ScanRest>) {
     }
 }
 
-/// Whether a switch has made this piece of a scan.
+/// Whether a switch has cut this piece from a scan.
 fn is_cut(piece: &[u8]) -> bool {
     ScanLayout::of(&mut piece.to_vec()).is_some_and(|(_, scan)| scan.is_cut != 0)
 }
 
-/// What a scan asks for.
+/// The range of a scan: its first and its last match value.
 fn range_of(piece: &[u8]) -> Option<(u128, u128)> {
     let mut piece = piece.to_vec();
     let (_, scan) = ScanLayout::of(&mut piece)?;
@@ -254,19 +259,20 @@ fn new_agent(mut router: Router, nonce: u64, term: u64) -> SwitchAgent<Router> {
     SwitchAgent::new(router, term)
 }
 
-/// The vnode's address, where a datagram is sent to the ring's own.
+/// The destination by vnode, if the datagram is addressed to the ring as a whole.
 fn vnode_of(to: SocketAddrV4, bytes: &[u8]) -> SocketAddrV4 {
     let ([a, b, c, d], header) = (to.ip().octets(), HeaderLayout::peek(bytes));
     let Some(header) = header.filter(|_| c == 0 && d == 0) else { return to };
     SocketAddrV4::new([a, b, header.digest[0], header.digest[1]].into(), to.port())
 }
 
-/// Keyspace and match value of a datagram's header.
+/// Keyspace and match value in a datagram's header.
 fn value_of(bytes: &[u8]) -> Option<(u16, u128)> {
     HeaderLayout::peek(bytes).map(|header| (header.keyspace.get(), u128::from_be_bytes(header.digest)))
 }
 
-/// The records of the keyspace of an address: of a pair of rings the unicast one is the even one.
+/// The records for the keyspace of a ring address. Of a pair of rings, the unicast one has the even
+/// address.
 fn of_ring(tables: &TableSet, to: SocketAddrV4) -> impl Iterator<Item = &RecordEntry> {
     let [a, b, ..] = to.ip().octets();
     tables.record.iter().filter(move |record| record.ring.address == [a, b & !1, 0, 0])
@@ -278,7 +284,7 @@ fn holds(record: &RecordEntry, value: Option<(u16, u128)>) -> bool {
     value.is_some_and(is_its)
 }
 
-/// Whether an entry that covers `to` leads there.
+/// Whether an entry that covers `to` leads over this hop.
 fn leads(tables: &TableSet, to: SocketAddrV4, value: Option<(u16, u128)>, hop: Hop) -> bool {
     let is_there = |host: &&nicekv_switch::Host| match hop {
         Hop::Host(id) => host.id == id && !host.is_remote,
@@ -287,7 +293,7 @@ fn leads(tables: &TableSet, to: SocketAddrV4, value: Option<(u16, u128)>, hop: H
     tables.hosts.iter().filter(is_there).any(|host| names(tables, to, value, host.id))
 }
 
-/// Whether an entry that covers `to` names the host.
+/// Whether an entry that covers `to` names this host.
 fn names(tables: &TableSet, address: SocketAddrV4, value: Option<(u16, u128)>, host: HostId) -> bool {
     let to = address.ip().octets();
     let by_division =

@@ -1,6 +1,7 @@
 //! Transcript lines: sender, receiver and content of each message.
 //!
-//! Heartbeats, leases, probes and status queries of switches are left out: they are periodic and carry no news.
+//! Heartbeats, leases, probes and status queries of switches are left out: they are periodic and
+//! carry no news.
 
 mod streams;
 
@@ -21,28 +22,28 @@ use nicekv_proto::{
 use nicekv_switch::control::{ControlReply, ControlRequest};
 use std::collections::BTreeMap;
 
-/// What nobody decodes.
+/// Stands for a datagram that cannot be decoded.
 const NONSENSE: &str = "nonsense";
 
-/// How clients' ops are called.
+/// Readable names of clients' ops.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     clients: BTreeMap<ClientId, String>,
 }
 
 impl Names {
-    /// Of these clients: c1, c2, …
+    /// Names these clients c1, c2, …
     pub fn new(clients: &[Client]) -> Self {
         let clients = clients.iter().enumerate();
         Self { clients: clients.map(|(index, client)| (client.id(), format!("c{}", index + 1))).collect() }
     }
 
-    /// A node's own ops, since its newest start.
+    /// Names the client id of a node's own ops, since its last start.
     pub fn add(&mut self, client: ClientId, name: String) {
         self.clients.insert(client, name);
     }
 
-    /// A host.
+    /// The name of a host.
     pub fn host(&self, host: Host) -> String {
         match host {
             Host::Node(index) => format!("node-{}", index + 1),
@@ -53,7 +54,7 @@ impl Names {
         }
     }
 
-    /// An op, which is also a version.
+    /// The name of an op, which is also the name of the version that it wrote.
     pub fn op(&self, op: OpId) -> String {
         match self.clients.get(&op.client) {
             _ if op == OpId::NONE => "nothing".into(),
@@ -62,7 +63,7 @@ impl Names {
         }
     }
 
-    /// A datagram on its way, if it is worth a line.
+    /// The line of a datagram between hosts; `None` if it is periodic.
     pub fn line(&self, from: Host, to: Host, bytes: &[u8]) -> Option<String> {
         let what = self.datagram(bytes)?;
         Some(format!("{:8} -> {:8}  {what}", self.host(from), self.host(to)))
@@ -77,7 +78,7 @@ impl Names {
         format!("bundle: {}", told.join("; "))
     }
 
-    /// What a datagram says, if it is worth a line.
+    /// The content of a datagram in words; `None` if it is periodic.
     pub fn datagram(&self, bytes: &[u8]) -> Option<String> {
         match Datagram::decode(&chain_room::plain(bytes)) {
             Ok((header, datagram)) => self.told(&header, datagram),
@@ -85,7 +86,7 @@ impl Names {
         }
     }
 
-    /// What is said in a quorum keyspace.
+    /// Messages of quorum keyspaces.
     fn quorum(&self, datagram: &Datagram<'_>) -> Option<String> {
         Some(match datagram {
             Datagram::QuorumQuery(query) => {
@@ -196,10 +197,10 @@ impl Names {
             | Datagram::HotPulsed(_)
             | Datagram::HotLease(_)
             | Datagram::HotLeased(_) => return None,
-            // Every heartbeat, or every few.
+            // Sent with every heartbeat, or every few.
             Datagram::DirectoryQuery(_) | Datagram::DirectoryPage(_) | Datagram::ScrubPage(_) => return None,
             Datagram::Usage(_) | Datagram::Sources(_) | Datagram::Heat(_) => return None,
-            // Not between the parties of these worlds.
+            // These are not sent in the simulated clusters.
             Datagram::ChunkRequest(_)
             | Datagram::ChunkAccept(_)
             | Datagram::ChunkRead(_)
@@ -226,7 +227,7 @@ impl Names {
         })
     }
 
-    /// What a new primary and the others say to each other.
+    /// Messages of recovery between a new primary and the other members.
     fn recovery(&self, datagram: &Datagram<'_>) -> Option<String> {
         Some(match datagram {
             Datagram::RecoverRequest(request) => {
@@ -304,7 +305,7 @@ impl Names {
         });
         let progress = acks.progress.iter().map(|progress| {
             let gap = if progress.gap { ", send me the rest" } else { "" };
-            format!("logged decisions through {}, forced through {}{gap}", progress.logged, progress.forced)
+            format!("logged decisions through {}, synced through {}{gap}", progress.logged, progress.forced)
         });
         prepares.chain(progress).collect::<Vec<_>>().join("; ")
     }
@@ -324,7 +325,7 @@ impl Names {
         });
         let watermarks = forwards.watermarks.iter().map(|watermark| {
             let Watermark { epoch, base, forced, .. } = watermark;
-            format!("epoch {} begins after {base}: forced up to here through {forced}", epoch.0)
+            format!("epoch {} begins after {base}: synced up to here through {forced}", epoch.0)
         });
         list.chain(watermarks).collect::<Vec<_>>().join("; ")
     }
@@ -341,7 +342,7 @@ impl Names {
         format!("decision {}: {} {effect}{contended}", decision.index, self.op(decision.op))
     }
 
-    /// A request to a switch's agent, if it is worth a line.
+    /// The line of a request to a switch's agent; `None` if it is periodic.
     pub fn tables_request(&self, switch: usize, request: &ControlRequest) -> Option<String> {
         let ControlRequest::Install { term, tables } = request else { return None };
         let switch = self.host(Host::Switch(switch));
@@ -349,7 +350,7 @@ impl Names {
     }
 }
 
-/// What an agent answers, if it is worth a line.
+/// The line of an agent's answer; `None` if it is periodic.
 pub fn tables_reply(switch: usize, reply: &ControlReply) -> Option<String> {
     let what = match reply {
         ControlReply::Installed { generation, .. } => format!("tables {generation} are in force"),
@@ -390,7 +391,7 @@ fn describe_state(state: &KeyState<'_>) -> &'static str {
     }
 }
 
-/// What is said of hot keys.
+/// Messages about hot keys.
 fn describe_hot(datagram: &Datagram<'_>) -> Option<String> {
     let (stamp, said) = match datagram {
         Datagram::HotConfirm(hot::HotConfirm { stamp, .. }) => (stamp, "my copy is number"),
@@ -438,7 +439,7 @@ fn describe_assign(assign: &Assign) -> String {
     format!("partition {partition} epoch {epoch}{activated}: primary {primary}, members {members}{discard}")
 }
 
-/// A datagram between unnamed clients.
+/// A datagram in words, with client ids instead of names.
 pub fn describe(bytes: &[u8]) -> String {
     Names::default().datagram(bytes).unwrap_or_else(|| "heartbeat, lease or probe".into())
 }

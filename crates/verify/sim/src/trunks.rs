@@ -2,33 +2,34 @@
 
 use nicekv_testkit::Random;
 
-/// AGGs of a pod.
+/// AGGs per pod.
 const AGGREGATIONS: usize = 2;
 
-/// How switches hang together.
+/// A topology of switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trunks {
-    /// Not at all: every server hangs at each.
+    /// No trunks: every server is attached to every switch.
     #[default]
     None,
-    /// In a row.
+    /// Switches in a row.
     Chain,
-    /// In three levels with redundant trunks (TurboKV §6): each AGG to all Cores, each ToR to both AGGs of its pod.
+    /// Three levels with redundant trunks (TurboKV §6): each AGG to all Cores, each ToR to both
+    /// AGGs of its pod.
     Racks {
-        /// The first switches.
+        /// Number of Cores. These are the first switches.
         cores: usize,
-        /// Each with two AGGs.
+        /// Number of pods. Each has two AGGs.
         pods: usize,
-        /// ToRs of each.
+        /// Number of ToRs per pod.
         racks: usize,
     },
 }
 
 impl Trunks {
-    /// TurboKV's eight switches.
+    /// TurboKV's topology of eight switches.
     pub const TURBOKV: Self = Self::Racks { cores: 2, pods: 1, racks: 4 };
 
-    /// Switches, where that is not said beside.
+    /// Number of switches, if the topology determines it.
     pub(crate) fn switches(self) -> Option<usize> {
         match self {
             Self::None | Self::Chain => None,
@@ -36,7 +37,7 @@ impl Trunks {
         }
     }
 
-    /// The first ToR, and how many there are.
+    /// Index of the first ToR, and the number of ToRs.
     pub(crate) fn racks(self) -> Option<(usize, usize)> {
         match self {
             Self::None | Self::Chain => None,
@@ -44,7 +45,7 @@ impl Trunks {
         }
     }
 
-    /// Of each of so many switches the neighbours, ascending.
+    /// The neighbours of each switch, ascending, in a topology of this number of switches.
     pub(crate) fn neighbours(self, switches: usize) -> Vec<Vec<usize>> {
         let mut neighbours = vec![Vec::new(); switches];
         let mut join = |one: usize, other: usize| {
@@ -69,11 +70,12 @@ impl Trunks {
     }
 }
 
-/// Chooses the seeds in which switches form a chain, and those in which they are TurboKV's.
+/// Chooses the seeds in which switches form a chain, and those with TurboKV's topology.
 const CHAINS: u64 = 0x74_7275_6e6b;
 const RACKS: u64 = 0x7261_636b;
 
-/// How switches with ports hang together in a random run, and how many there are where that does not say it.
+/// Draws the topology of switches that have ports, and the number of switches where the topology
+/// does not determine it.
 pub(crate) fn draw(seed: u64) -> (Trunks, usize) {
     let mut random = Random::new(seed ^ CHAINS);
     let trunks = if random.below(3) > 0 { Trunks::Chain } else { Trunks::None };

@@ -1,8 +1,8 @@
-//! Large values on a node's disk. A crash discards values that are being written, and keeps complete ones that were synced. Complete
-//! ones that were not synced may survive or not.
+//! Large values on a node's disk. A crash discards values that are being written, and keeps
+//! complete ones that were synced. Complete ones that were not synced may survive or not.
 //!
-//! The real disk detects damage by a checksum for each block, unless the bytes were damaged before the checksum was computed: then
-//! only the value's own digest shows it.
+//! The real disk detects damage by a checksum for each block, unless the bytes were damaged before
+//! the checksum was computed: then only the value's own digest shows it.
 
 use nicekv_proto::OpId;
 use nicekv_proto::large::Reference;
@@ -10,26 +10,26 @@ use nicekv_replica::ValueEnd;
 use nicekv_transport::checksum;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LargeValues {
-    /// There has been one.
+    /// Whether any value was ever written.
     pub(crate) is_marked: bool,
-    /// There is no room for another one.
+    /// Whether there is no space for another value.
     pub(crate) is_full: bool,
-    /// What is being written, and how much of it was.
+    /// Values that are being written: the part that is there.
     parts: BTreeMap<OpId, Vec<u8>>,
-    /// With their numbers, in the order in which they were whole.
+    /// Complete values, with their numbers in the order of completion.
     whole: BTreeMap<OpId, (u64, Vec<u8>)>,
-    /// Of those, the ones that the disk knows to be damaged.
+    /// Complete values that the disk knows to be damaged.
     damaged: BTreeSet<OpId>,
-    /// Of those, the ones that the process has found to be damaged, and writes anew.
+    /// Complete values that the process has found to be damaged, and writes again.
     condemned: BTreeSet<OpId>,
-    /// What they were, with their numbers, and whether the disk knew of the damage: there again if a crash takes away what has taken their places.
+    /// Damaged values that were replaced: number, content, and whether the disk knew of the damage.
+    /// A crash that discards the replacement restores them.
     former: BTreeMap<OpId, (u64, Vec<u8>, bool)>,
-    /// Number of the last one.
+    /// Number of the last complete value.
     pub(crate) ended: u64,
-    /// No crash takes away those up to this one.
+    /// Number of the last synced value.
     pub(crate) forced: u64,
 }
 
@@ -69,7 +69,7 @@ impl LargeValues {
         }
     }
 
-    /// A part of a value, or none, and whether that is because of damage.
+    /// Reads a part of a value. The flag: whether it cannot be read because of damage.
     pub(crate) fn read(&self, name: OpId, offset: u32, bytes: usize) -> (Option<&[u8]>, bool) {
         if !self.is_there(name) {
             return (None, false);
@@ -95,7 +95,7 @@ impl LargeValues {
         }
     }
 
-    /// Whether all of what this names is here and right.
+    /// Whether the referenced value is present and intact.
     pub(crate) fn is_intact(&self, reference: &Reference) -> bool {
         let value = self.whole.get(&reference.name);
         !self.damaged.contains(&reference.name)
@@ -103,7 +103,7 @@ impl LargeValues {
             && value.is_some_and(|(_, value)| checksum(value) == reference.checksum)
     }
 
-    /// Bits of a value flip, and the disk knows it, or does not.
+    /// Damages a value. If `is_known`, the disk detects it.
     pub(crate) fn damage(&mut self, name: OpId, is_known: bool) {
         if let Some((_, value)) = self.whole.get_mut(&name) {
             if is_known {
@@ -120,7 +120,7 @@ impl LargeValues {
         self.damaged.clear();
     }
 
-    /// The process crashed. Values that were not synced survive or not.
+    /// The process crashes. `stays` decides which values that were not synced survive.
     pub(crate) fn crash(&mut self, mut stays: impl FnMut() -> bool) {
         self.parts.clear();
         self.condemned.clear();
@@ -132,7 +132,7 @@ impl LargeValues {
                 self.damaged.extend(is_damaged.then_some(name));
             }
         }
-        // What is found is durable.
+        // Everything that survived is durable.
         self.ended = self.ended.max(self.forced);
         self.forced = self.ended;
     }

@@ -1,8 +1,9 @@
 //! Checks what a node lets others answer on its behalf.
 //!
-//! The core publishes which entries may be shown outside of it (`nicekv_replica::Visibility`), for a cache that answers gets without
-//! asking the core. This is a model of such a cache: each of its answers must be the one that the core itself gives. The judge checks
-//! that the core's answers are linearizable.
+//! The core publishes which entries may be shown outside of it (`nicekv_replica::Visibility`), for
+//! a cache that answers gets without asking the core. This is a model of such a cache: each of its
+//! answers must be the one that the core itself gives. The judge checks that the core's answers are
+//! linearizable.
 
 use crate::disk::Disk;
 use nicekv_proto::recovery::Entry;
@@ -13,24 +14,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Key = (PartitionId, Box<[u8]>);
 
-/// The answer to a get.
+/// The result of a get: version and value, or `None` if there is no value.
 type Shows = Option<(OpId, Vec<u8>)>;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub struct Shown {
     locked: BTreeSet<Key>,
     entries: BTreeMap<Key, Option<Vec<u8>>>,
-    /// Gets that arrived while their key was open, and what was open then, each time; `None`: once it was not.
+    /// For each get that arrived while its key was unlocked: the results that the cache would have
+    /// given, one for each time that it arrived. `None`: the answer is not checked, since the cache
+    /// could not have given one at some time.
     expected: BTreeMap<OpId, Option<Vec<Shows>>>,
-    /// The number of answers that were checked.
+    /// Number of answers that were checked.
     pub compared: u64,
     /// The first violation.
     pub violation: Option<String>,
 }
 
 impl Shown {
-    /// A new process: the cache is empty.
+    /// Starts with an empty cache, for a new process.
     pub fn begin(&mut self) {
         self.locked.clear();
         self.entries.clear();
@@ -62,16 +64,16 @@ impl Shown {
             }
         };
         if !is_in_turn {
-            self.complain(format!("a key of {partition:?} is locked twice in turn"));
+            self.complain(format!("a key of {partition:?} is locked twice in succession"));
         }
     }
 
-    /// An entry was changed by something other than the core.
+    /// Removes an entry that was changed by something other than the core.
     pub fn forget(&mut self, partition: PartitionId, key: &[u8]) {
         self.entries.remove(&(partition, key.into()));
     }
 
-    /// A datagram is about to be handled.
+    /// Records what the cache would answer to a get, just before the core handles it.
     pub fn before(&mut self, core: &Replica, disk: &Disk, bytes: &[u8]) {
         let opcode = bytes.get(3).copied();
         if opcode == Some(Opcode::Directed as u8)
@@ -82,14 +84,15 @@ impl Shown {
         if opcode == Some(Opcode::ReadChunks as u8)
             && let Ok((header, _)) = Datagram::decode(bytes)
         {
-            // Its own answer contains nothing about the key.
+            // The answer to a read of chunks does not contain the key's entry.
             self.expected.insert(header.op, None);
             return;
         }
         if opcode == Some(Opcode::Bundle as u8)
             && let Ok((header, Datagram::Bundle(bundle))) = Datagram::decode(bytes)
         {
-            // A get that has come alone before may be answered anew: what was open then does not count.
+            // A get in the bundle may have come alone before, and may now be answered anew: do not
+            // check the answer.
             bundle.datagrams(&header).for_each(|(header, _)| {
                 self.expected.insert(header.op, None);
             });
@@ -107,14 +110,15 @@ impl Shown {
         }
     }
 
-    /// A datagram is about to be handled on which a switch has written a stamp: what it is answered may be a copy that another node has made.
+    /// The same for a get on which a switch has written a stamp. Its answer may come from a copy
+    /// that another node has made, so it is not checked.
     pub fn before_stamped(&mut self, bytes: &[u8]) {
         if let Ok((header, Datagram::Get(_))) = Datagram::decode(bytes) {
             self.expected.insert(header.op, None);
         }
     }
 
-    /// What a get is to be answered, if its key is open.
+    /// What the cache would answer to a get; `None` if it would not answer.
     fn open(&self, core: &Replica, disk: &Disk, keyspace: KeyspaceId, get: &Get<'_>) -> Option<Shows> {
         let partition = core.partition_of(keyspace, &get.digest)?;
         let key: Key = (partition, get.key.into());
@@ -123,12 +127,12 @@ impl Shown {
         }
         let entry = self.entries.get(&key)?;
         let entry = entry.as_ref().map(|bytes| Entry::decode(bytes).expect("the core has told it"));
-        // Whether it has expired the primary decides.
+        // Only the primary decides whether a value has expired.
         let expires = entry.is_some_and(|entry| entry.expiry_ms != 0);
         (!expires).then(|| entry.and_then(|entry| Some((entry.version, entry.value?.to_vec()))))
     }
 
-    /// A datagram leaves.
+    /// Checks an answer that the node sends.
     pub fn after(&mut self, bytes: &[u8]) {
         if bytes.get(3) != Some(&(Opcode::Reply as u8)) || self.expected.is_empty() {
             return;

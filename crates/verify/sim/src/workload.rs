@@ -3,61 +3,64 @@
 use crate::keyspace::Key;
 use nicekv_proto::{ClientId, Duration};
 
-/// Clients in a hurry, so that more happens while others wait.
+/// Minimum retry time of clients that retry often, so that more happens while others wait.
 pub const HURRY: Duration = Duration::from_millis(2);
 
-/// See [`Workload::shift_ns`].
+/// Factor of the pauses of idle clients: [`Workload::shift_ns`].
 const IDLENESS: u64 = 4;
 
 /// What the clients do.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// The keys.
     pub keys: Vec<Key>,
-    /// A call is for the first of so many keys that are drawn: 1 means that all are asked alike.
+    /// For each call this many keys are drawn, and the first of them is used: 1 means that all keys
+    /// are equally frequent.
     pub skew: u64,
     /// Calls per client.
     pub calls: usize,
-    /// Calls of one client at a time.
+    /// Maximum outstanding calls of a client.
     pub window: usize,
-    /// When they begin.
+    /// When the clients begin.
     pub begins_ns: u64,
-    /// Least time before a retry, beyond the round trip.
+    /// Minimum time before a retry, beyond the round trip.
     pub retry_min: Duration,
     /// Longest pause before the next call.
     pub pause_ns_max: u64,
     /// Timeout of a call.
     pub timeout_ns: u64,
-    /// Sets of values that expire, of a million updates.
+    /// Rate of sets of values that expire, per million updates.
     pub expiring: u64,
-    /// Sets of values that are too long for a datagram, of a million sets without expiry, in keyspaces that allow them.
+    /// Rate of sets of large values, per million sets without expiry, in keyspaces that allow them.
     pub large: u64,
-    /// Of those that a datagram has no room for, values of up to so many bytes go as a whole in several, and longer ones are large.
+    /// Values that are too long for a datagram, up to this length, are sent in one message of
+    /// several datagrams. Longer ones are large values.
     pub whole_bytes_max: usize,
-    /// Appends, of a million updates of keys that may have large values.
+    /// Rate of appends, per million updates of keys that may have large values.
     pub appends: u64,
-    /// Each client reads at most so many large values at a time, gets of one key that it calls in one turn share a request, and it calls several of them at once. 0: it reads all that it asks
-    /// for, each by itself.
+    /// Maximum large values that a client reads at a time. Gets of one key in the same turn then
+    /// share a request, and a client calls several of them at once. 0: no bound, and no sharing.
     pub reads_at_once: usize,
-    /// Gets, of a million calls; a third of the others are gets, too.
+    /// Rate of gets, per million calls. Of the other calls, a third are gets, too.
     pub gets: u64,
-    /// Transactions on the co-located keys, of a million calls, if there are such keys.
+    /// Rate of transactions on the co-located keys, per million calls, if there are such keys.
     pub transactions: u64,
-    /// Updates of hash fields, of a million updates.
+    /// Rate of updates of hash fields, per million updates.
     pub hashes: u64,
-    /// Scripts, of a million steps of transactions.
+    /// Rate of scripts, per million steps of transactions.
     pub scripts: u64,
-    /// Of so many things that each client does besides, half are messages that it publishes, the others change to what it listens.
+    /// Number of pub/sub actions of each client. Half are published messages, the others change its
+    /// subscriptions.
     pub messages: usize,
-    /// Each client scans a keyspace after so many calls, in pieces of about so many bytes, so many of which switches may make of a scan. (0, …): it does not.
+    /// Scans: a client scans a keyspace after each `.0` calls (0: never), in pieces of about `.1`
+    /// bytes; switches may split a scan into at most `.2` pieces.
     pub scans: (usize, usize, u8),
-    /// Load shifts: of two periods of this length a client is [`IDLENESS`] times as slow in one, every second client in the other. 0: it does
-    /// not.
+    /// Load shifts with this period: in turn, one half of the clients pauses [`IDLENESS`] times
+    /// longer than the other. 0: load does not shift.
     pub shift_ns: u64,
 }
 
 impl Workload {
-    /// By how much a client's pauses are longer than usual.
+    /// The factor by which a client's pauses are longer than usual.
     pub(crate) fn idleness(&self, client: ClientId, at_ns: u64) -> u64 {
         let period = at_ns.checked_div(self.shift_ns);
         let is_idle = period.is_some_and(|period| (period + client.0).is_multiple_of(2));

@@ -14,10 +14,12 @@ pub(crate) fn answer(told: &Told<'_>) -> Answer {
     Answer { status, version: told.version, integer: told.integer, value, form: told.form }
 }
 
-/// The refusal that an error stands for; `None` if the outcome is unknown. Busy also stands for all that must not happen here.
+/// The refusal that an error stands for, or `None` if the outcome of the call is unknown. Panics
+/// for errors that cannot occur here.
 pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
     match error {
-        // That it was applied is as good as not known.
+        // For `OldValueGone` the op was applied, but the checker cannot use an answer without the
+        // old value.
         OperationError::OutcomeUnknown | OperationError::TimedOut | OperationError::OldValueGone => None,
         OperationError::NotAnInteger => Some(Status::NotAnInteger),
         OperationError::Overflow => Some(Status::Overflow),
@@ -31,7 +33,7 @@ pub(crate) fn not_applied(error: OperationError) -> Option<Status> {
         error @ (OperationError::NotAFloat
         | OperationError::NoSuchKeyspace
         | OperationError::TooManyListeners) => {
-            panic!("no node has reason to say: {error}")
+            panic!("no node sends this error here: {error}")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a client calls next, by chance.
+//! Draws a client's next call at random.
 
 use super::Client;
 use crate::checker::model::{Action, Change, When};
@@ -44,17 +44,17 @@ impl Client {
             2 => When::IfVersion(version),
             _ => When::Always,
         };
-        // A hash that is changed is not told with what it was.
+        // An update of hash fields cannot return the old value.
         let return_old = random.below(4) == 0 && !change.is_of_fields();
         Action::Update { op, condition, return_old, change }
     }
 
-    /// Whether the next set is of a large value.
+    /// Whether the next set puts a large value.
     fn is_large(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
         workload.large > 0 && self.has_large_values(key, workload) && random.chance(workload.large)
     }
 
-    /// Whether the next update adds to what is, or becomes, a large value.
+    /// Whether the next update is an append in a run with large values.
     fn is_appended_to(&self, key: usize, workload: &Workload, random: &mut Random) -> bool {
         workload.appends > 0 && self.has_large_values(key, workload) && random.chance(workload.appends)
     }
@@ -69,7 +69,7 @@ impl Client {
         self.core.config().keyspaces.iter().any(is_home)
     }
 
-    /// What a keyspace without a primary understands.
+    /// Draws an action that quorum keyspaces support.
     pub(super) fn draw_for_quorum(&self, key: usize, workload: &Workload, random: &mut Random) -> Action {
         let op = self.next_op();
         let value = format!("{}/{}", op.client.0 & 0xff, op.sequence).into_bytes();

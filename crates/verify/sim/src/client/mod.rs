@@ -28,54 +28,51 @@ use std::net::SocketAddrV4;
 use subscriber::Listening;
 use transactions::{Drawn, Transacting};
 
-/// A call of the history, and its key.
+/// A call in the history of a key.
 #[derive(Clone, Debug)]
 pub struct KeyCall {
-    /// Index of the key.
+    /// Index of the key in the workload.
     pub key: usize,
-    /// The call.
     pub call: Call,
-    /// When it was made.
     pub called_ns: u64,
-    /// When it was answered, or failed.
+    /// When the call was answered or failed.
     pub ended_ns: Option<u64>,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub struct Client {
     core: ClientCore,
-    /// Keyspaces that it has from the beginning.
+    /// Keyspaces that exist from the beginning.
     first: Vec<Keyspace>,
-    /// Keys in these.
+    /// Number of keys in `first`.
     first_keys: usize,
-    /// Keyspaces that were created since.
+    /// Keyspaces that were created during the run.
     further: Vec<Keyspace>,
-    /// Where it is reached.
+    /// Where the client receives datagrams.
     pub address: SocketAddrV4,
-    /// When its loop turns next.
+    /// When the client's loop runs next.
     pub turn_at_ns: Option<u64>,
-    /// When it calls next.
+    /// When the client makes its next call.
     pub call_at_ns: u64,
-    /// Calls to be made.
+    /// Calls still to be made.
     pub calls_left: usize,
-    /// All calls made so far. Those that took no effect for sure are left out.
+    /// All calls so far, except those that certainly took no effect.
     pub history: Vec<KeyCall>,
-    /// The places in `history` of the calls that wait for each request.
+    /// For each request, the indexes in `history` of the calls that wait for its answer.
     waiters: Waiters<usize>,
-    /// Calls that are not answered yet, of transactions none.
+    /// Number of unanswered calls, without transactions.
     open: usize,
     sharing: Sharing,
     void: Vec<usize>,
-    /// Versions seen, by key.
+    /// The last version that the client has seen of each key.
     seen: BTreeMap<usize, OpId>,
-    /// How often it has got another id.
+    /// How often the client was given a new client id.
     renamed: u64,
     scanning: Option<Scanning>,
     pub(crate) transacting: Transacting,
-    /// If it has messages.
+    /// The client's subscriptions and published messages, if the run has pub/sub.
     pub(crate) listening: Option<Listening>,
-    /// Of names of objects.
+    /// Stamps of object names (P8).
     pub(crate) stamps: Stamps,
 }
 
@@ -83,7 +80,8 @@ pub(crate) fn now(at_ns: u64) -> Now {
     Now { boot_ns: at_ns, unix_ms: START_UNIX_MS + at_ns / 1_000_000 }
 }
 
-/// Clients differ in where they send to, and in what they bundle; what some know of partitions is out of date.
+/// Makes clients differ: half address vnodes directly, and some do not know the number of
+/// partitions, or know an outdated one.
 fn vary(keyspace: &mut Keyspace, id: ClientId) {
     if id.0 % 2 == 1 {
         keyspace.addressing = Addressing::Vnode;
@@ -96,7 +94,6 @@ fn vary(keyspace: &mut Keyspace, id: ClientId) {
 }
 
 impl Client {
-    /// A client that has yet to do its share of `workload`.
     pub fn new(id: ClientId, address: SocketAddrV4, scenario: &Scenario, nodes: Vec<SocketAddrV4>) -> Self {
         let Scenario { workload, coordination, .. } = scenario;
         let mut keyspaces = known_to_clients(&scenario.keyspaces);
@@ -130,13 +127,13 @@ impl Client {
         }
     }
 
-    /// Where gets of a keyspace go that it has from the beginning.
+    /// The unicast ring address of a keyspace that exists from the beginning.
     pub fn vring(&self, keyspace: KeyspaceId) -> SocketAddrV4 {
         let known = self.first.iter().find(|known| known.id == keyspace).expect("one of those");
         known.vrings.unicast_ring()
     }
 
-    /// Besides those that it has from the beginning there are these keyspaces.
+    /// Replaces the list of keyspaces that were created during the run.
     pub fn learn(&mut self, keyspaces: &[Keyspace]) {
         let all: Vec<Keyspace> = self.first.iter().chain(keyspaces).copied().collect();
         self.core.set_keyspaces(&all);
@@ -147,33 +144,33 @@ impl Client {
         self.first.iter().chain(&self.further).find(|known| known.id.0 == keyspace)
     }
 
-    /// What its core has counted.
+    /// The counters of the client's core.
     pub fn counters(&self) -> Counters {
         self.core.counters()
     }
 
-    /// Its name in op ids.
+    /// The client id in the client's op ids.
     pub fn id(&self) -> ClientId {
         self.core.config().client
     }
 
-    /// Whether it has nothing left to do.
+    /// Whether the client has made all its calls and has received all answers.
     pub fn is_done(&self) -> bool {
         let is_quiet = self.listening.as_ref().is_none_or(Listening::is_done);
         self.calls_left == 0 && self.open_calls() == 0 && self.scanning.is_none() && is_quiet
     }
 
-    /// Calls that are not answered yet.
+    /// Number of unanswered calls.
     pub fn open_calls(&self) -> usize {
         self.open + self.transacting.open_calls()
     }
 
-    /// Its history without the calls that took no effect.
+    /// The history without calls that took no effect.
     pub fn history(&self) -> impl Iterator<Item = &KeyCall> {
         self.history.iter().enumerate().filter(|(index, _)| !self.void.contains(index)).map(|(_, call)| call)
     }
 
-    /// When its loop must turn though nothing arrives.
+    /// When the client's loop must run even if nothing arrives.
     pub fn next_turn_ns(&self, workload: &Workload) -> Option<u64> {
         let may_call = self.calls_left > 0 && self.open_calls() < workload.window;
         let call = may_call.then_some(self.call_at_ns);
@@ -181,7 +178,6 @@ impl Client {
         call.into_iter().chain(self.core.next_deadline()).chain(listening).min()
     }
 
-    /// A datagram arrives.
     pub fn receive(&mut self, at_ns: u64, from: SocketAddrV4, bytes: &[u8]) {
         self.core.handle_datagram(now(at_ns), from, bytes);
         if self.core.is_expired() {
@@ -189,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Continues under a new client id.
+    /// Continues under a new client id, as a restarted client does.
     pub fn rename(&mut self, at_ns: u64) {
         self.renamed += 1;
         // Its low byte distinguishes the values of this client from those of others.
@@ -197,7 +193,8 @@ impl Client {
         self.core.rename(ClientId::new(now(at_ns).unix_ms, random));
     }
 
-    /// A turn of its loop: retries, takes answers, makes the next calls. `tick` numbers calls and answers.
+    /// Runs the client's loop once: retries, takes answers, makes the next calls. `tick` numbers
+    /// calls and answers.
     pub fn turn(
         &mut self,
         at_ns: u64,
@@ -210,7 +207,7 @@ impl Client {
         self.take_answers(at_ns, workload, tick);
         while self.calls_left > 0 && self.open_calls() < workload.window && self.call_at_ns <= at_ns {
             self.calls_left -= 1;
-            // What is called in one turn may share datagrams.
+            // Calls without a pause between them happen in one turn and may share datagrams.
             let is_alone = random.below(3) > 0;
             let pause_ns = if is_alone { random.below(workload.pause_ns_max) } else { 0 };
             self.call_at_ns = at_ns + pause_ns * workload.idleness(self.id(), at_ns);
@@ -221,7 +218,8 @@ impl Client {
             let drawn = (0..workload.skew).map(|_| random.below(workload.keys.len() as u64));
             let mut key = drawn.min().unwrap_or(0) as usize;
             if self.knows(workload.keys[key].keyspace).is_none() {
-                // Of one that is gone.
+                // The key's keyspace was dropped: use a key of a keyspace that exists from the
+                // beginning.
                 key %= self.first_keys;
             }
             let known = self.knows(workload.keys[key].keyspace).expect("from the beginning");
@@ -245,7 +243,8 @@ impl Client {
         self.transmit(&mut send);
     }
 
-    /// Lets long values be read, and calls gets anew that had shared a request for one.
+    /// Starts reads of large values for which there is memory. Gets that shared the request of such
+    /// a value are submitted again, one request each.
     fn read_long(&mut self, at_ns: u64, workload: &Workload) {
         let Self { core, waiters, sharing, history, .. } = self;
         sharing.end_turn();
@@ -255,7 +254,7 @@ impl Client {
             let (request, deadline_ns) = (Request::Get { key: name }, at_ns + workload.timeout_ns);
             match core.submit(now(at_ns), KeyspaceId(*keyspace), request, deadline_ns) {
                 Ok(ticket) => waiters.begin(ticket, place),
-                // The keyspace is gone: as in a gateway the get ends with that.
+                // The keyspace was dropped: the get fails, as in a gateway.
                 Err(_) => {
                     self.open -= 1;
                     self.void.push(place);
@@ -272,7 +271,7 @@ impl Client {
         }
     }
 
-    /// Calls now; an update carries [`Self::next_op`].
+    /// Makes a call now. An update gets the op id [`Self::next_op`].
     pub fn call(&mut self, at_ns: u64, key: usize, action: Action, workload: &Workload, tick: &mut u64) {
         let Key { keyspace, name } = &workload.keys[key];
         let request = match &action {
@@ -304,7 +303,7 @@ impl Client {
         self.history.push(KeyCall { key, call, called_ns: at_ns, ended_ns: None });
     }
 
-    /// Calls a transaction, if there are keys for one.
+    /// Submits a transaction, if the workload has co-located keys.
     fn transact(&mut self, at_ns: u64, workload: &Workload, random: &mut Random, tick: &mut u64) {
         let (keys, keyspace) = (transactions::together(&workload.keys), &self.first[0]);
         if keys == 0 || keyspace.is_hot || keyspace.replication.quorum().is_some() {
@@ -332,7 +331,7 @@ impl Client {
         );
     }
 
-    /// It is time for another scan.
+    /// Begins a scan if one is due.
     fn begin_scan(&mut self, workload: &Workload) {
         let (calls, piece_bytes, pieces) = workload.scans;
         let is_due = calls > 0 && self.calls_left.is_multiple_of(calls) && self.scanning.is_none();
@@ -352,12 +351,12 @@ impl Client {
         });
     }
 
-    /// More calls to make.
+    /// Adds calls that the client still has to make.
     pub fn add_calls(&mut self, calls: usize) {
         self.calls_left += calls;
     }
 
-    /// The op of its next call.
+    /// The op id of the client's next call.
     pub fn next_op(&self) -> OpId {
         self.core.next_op()
     }

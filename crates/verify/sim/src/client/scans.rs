@@ -1,4 +1,5 @@
-//! Scans of a client. What a piece lists, and what it omits, is checked as gets of all keys in its range at one moment (C11).
+//! Scans of a client. What a piece lists, and what it omits, is checked as gets of all keys in its
+//! range at one moment (C11).
 
 use crate::checker::Call;
 use crate::checker::model::{Action, Answer};
@@ -10,13 +11,13 @@ use nicekv_proto::{Form, KeyspaceId, OpId, Status};
 use nicekv_testkit::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Parts that it asks for at a time.
+/// Maximum outstanding requests of a scan.
 const ASKED_MAX: usize = 2;
 
 /// Chooses the seeds in which clients scan.
 const SCANS: u64 = 0x73_6361_6e73;
 
-/// How the clients of a seed scan: [`Workload::scans`].
+/// How the clients of a seed scan, in the form of [`Workload::scans`].
 pub(crate) fn drawn(seed: u64) -> (usize, usize, u8) {
     let (calls, piece_bytes) = Random::new(seed ^ SCANS).pick(&[(0, 0), (10, 0), (30, 1_472)]);
     (calls, piece_bytes, Random::new(seed ^ !SCANS).pick(&[1, 2, 3, 8]))
@@ -28,10 +29,10 @@ pub(crate) struct Scanning {
     keyspace: KeyspaceId,
     order: KeyOrder,
     scan: Scan,
-    /// By the ticket's index.
+    /// Outstanding requests, by the index of their ticket.
     open: BTreeMap<usize, Asked>,
     has_failed: bool,
-    /// Keys that pieces have covered, by their index.
+    /// Indexes of the keys that the received pieces cover.
     covered: BTreeSet<usize>,
 }
 
@@ -49,29 +50,29 @@ impl Scanning {
         Self { keyspace, order, scan, open: BTreeMap::new(), has_failed: false, covered: BTreeSet::new() }
     }
 
-    /// Whether the request with this ticket is one of its own.
+    /// Whether the scan waits for the request with this ticket.
     pub(crate) fn awaits(&self, ticket: usize) -> bool {
         self.open.contains_key(&ticket)
     }
 
-    /// Whether anything is left of it.
+    /// Whether the scan still waits for answers or has more to request.
     pub(crate) fn goes_on(&self) -> bool {
         !self.open.is_empty() || !(self.has_failed || self.scan.is_done())
     }
 
-    /// Requests the rest; `submit` returns the index of the ticket.
+    /// Requests the next parts; `submit` returns the index of the ticket.
     pub(crate) fn ask(&mut self, tick: &mut u64, mut submit: impl FnMut(KeyspaceId, Request<'_>) -> usize) {
         while let Some(part) = self.scan.unasked().filter(|_| self.open.len() < ASKED_MAX && !self.has_failed)
         {
             *tick += 1;
             let request = self.scan.ask(part);
-            let Request::Scan { after, .. } = request else { unreachable!("scans ask for pieces") };
+            let Request::Scan { after, .. } = request else { unreachable!("a scan requests pieces only") };
             let asked = Asked { part, after: after.map(<[u8]>::to_vec), called: *tick };
             self.open.insert(submit(self.keyspace, request), asked);
         }
     }
 
-    /// A request has ended: the gets that its answer stands for.
+    /// Takes the answer to a request. Returns one get for each key that the answer covers.
     pub(crate) fn take(
         &mut self,
         ticket: usize,
@@ -79,14 +80,14 @@ impl Scanning {
         workload: &Workload,
         (at_ns, tick): (u64, &mut u64),
     ) -> Vec<KeyCall> {
-        let asked = self.open.remove(&ticket).expect("it is one of these");
+        let asked = self.open.remove(&ticket).expect("the scan awaits this ticket");
         let Ok(told) = told else {
             self.has_failed = true;
             return Vec::new();
         };
         let mut pieces = Vec::new();
         let is_told = self.scan.take(asked.part, told.pieces(), |piece| pieces.push(*piece));
-        assert!(is_told, "{:?} say nothing of what was asked for", told.pieces().collect::<Vec<_>>());
+        assert!(is_told, "{:?} cover nothing of the requested range", told.pieces().collect::<Vec<_>>());
         *tick += 1;
         let answered = *tick;
         let seen = |(key, answer)| KeyCall {
@@ -103,7 +104,7 @@ impl Scanning {
         answers.into_iter().filter_map(|(key, answer)| Some(seen((key, answer?)))).collect()
     }
 
-    /// A scan that ends has covered all that it was asked for (C11).
+    /// A completed scan has covered all keys of its keyspace (C11).
     fn check_covered(&self, workload: &Workload) {
         let of_keyspace = workload.keys.iter().enumerate().filter(|(_, key)| key.keyspace == self.keyspace.0);
         for (index, key) in of_keyspace {
@@ -112,7 +113,8 @@ impl Scanning {
         }
     }
 
-    /// What the piece says of the keys that it covers, by their index; of a large value no more than that there is one.
+    /// What the piece says about each key that it covers: index of the key and its answer. `None`
+    /// for a key that is listed without its value (a large value, or a hash).
     fn answers(
         &self,
         piece: &ScanPiece<'_>,
@@ -123,10 +125,10 @@ impl Scanning {
             assert_eq!(
                 entry.value.is_some(),
                 entry.form == Form::Plain,
-                "only plain values are told: {entry:?}"
+                "a scan returns plain values only: {entry:?}"
             );
         }
-        // A large value, or a hash, is for a get.
+        // Large values and hashes are listed without a value.
         let mut listed: BTreeMap<&[u8], Option<&[u8]>> =
             piece.entries().map(|entry| (entry.key, entry.value)).collect();
         assert_eq!(listed.len(), piece.count as usize, "{piece:?} lists a key twice, or counts wrongly");
@@ -152,7 +154,10 @@ impl Scanning {
             let version = if value.is_some() { Answer::VERSION_NOT_TOLD } else { OpId::NONE };
             answers.push((index, Some(Answer { status, version, integer: 0, value, form: Form::Plain })));
         }
-        assert!(listed.is_empty(), "a scan lists what it does not cover, or nobody has put: {listed:?}");
+        assert!(
+            listed.is_empty(),
+            "a scan lists keys that it does not cover, or that no client has put: {listed:?}"
+        );
         answers
     }
 }

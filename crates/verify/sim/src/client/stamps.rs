@@ -1,4 +1,5 @@
-//! Stamps of object names (P8): a client puts names with stamps, some too old, and lists names that have adopted a round.
+//! Stamps of object names (P8): a client puts names with stamps, some of them too old, and lists
+//! names that have adopted a round of garbage collection.
 
 use super::{Client, KeyCall};
 use crate::checker::model::{Action, Answer, Change};
@@ -10,39 +11,39 @@ use std::collections::BTreeMap;
 /// Maximum age of a stamp in rounds: half of them are too old.
 const AGES: u64 = 4;
 
-/// The stamps that a client knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stamps {
-    /// The newest round, and whether names have adopted it; none: keys are no names.
+    /// The newest round, and whether all names have adopted it. `None`: the keys are not names of
+    /// objects.
     known: Option<(Round, bool)>,
-    /// Draws how old a stamp is.
+    /// State of the generator that draws how old a stamp is.
     random: u64,
-    /// Stamps of what it has put, by value: none is put twice.
+    /// The stamp of each value that the client has put. No value is put twice.
     put: BTreeMap<Vec<u8>, Round>,
-    /// When names are listed, the oldest stamp that they take.
+    /// While the client lists names: the oldest stamp that the names accept.
     listing: Option<Round>,
     listed: Vec<Listed>,
 }
 
-/// What was listed of a key.
+/// The value of a key when it was listed.
 #[derive(Clone, Debug)]
 struct Listed {
     key: usize,
     value: Option<Vec<u8>>,
     stamp_min: Round,
-    /// On the clock of calls.
+    /// When the listing was answered, as a number of [`Client::turn`]'s `tick`.
     ended: u64,
 }
 
 impl Stamps {
-    /// Learns the round from the metadata service.
+    /// Learns the current round from the metadata service.
     pub(crate) fn learn(&mut self, chunks: &ChunkInfo) {
         self.known = Some((Round(chunks.round), chunks.is_adopted));
     }
 
-    /// What an update is sent with.
+    /// The condition of an update, with a stamp added if it sets an object name.
     pub(crate) fn condition(&mut self, keyspace: u16, condition: Condition, change: &Change) -> Condition {
-        // Those that are created later on are no names.
+        // Keys of keyspaces that were created during the run are not object names.
         let known = self.known.filter(|_| KeyspaceId(keyspace) == KeyspaceId::DEFAULT);
         let (Some((round, _)), Change::Set(value)) = (known, change) else { return condition };
         self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(value.len() as u64 | 1);
@@ -52,12 +53,13 @@ impl Stamps {
             Condition::Always => Condition::Stamped(stamp),
             Condition::IfAbsent => Condition::StampedIfVersion { stamp, version: OpId::NONE },
             Condition::IfVersion(version) => Condition::StampedIfVersion { stamp, version },
-            // Without a stamp it is refused.
+            // The store refuses a set of a name without a stamp.
             other => other,
         }
     }
 
-    /// As a target does it, names are listed when they have adopted a round.
+    /// Begins to list names. As a target does, it relies on the round only if all names have
+    /// adopted it.
     pub(crate) fn begin_listing(&mut self) {
         let adopted = self.known.filter(|(_, is_adopted)| *is_adopted);
         self.listing = adopted.map(|(round, _)| Round(round.0.saturating_sub(1)));
@@ -74,7 +76,7 @@ impl Stamps {
     }
 }
 
-/// A value that a name got after it was listed in a round has a stamp that the round accepts.
+/// Checks P8: a value that a name got after a listing has a stamp that the listing's round accepts.
 pub(crate) fn judge(clients: &[Client]) -> Option<String> {
     let stamp_of = |value: &Vec<u8>| clients.iter().find_map(|client| client.stamps.put.get(value));
     let mut shown: BTreeMap<usize, Vec<(u64, &Vec<u8>)>> = BTreeMap::new();
@@ -91,7 +93,7 @@ pub(crate) fn judge(clients: &[Client]) -> Option<String> {
         if let Some((_, value)) = old {
             let (key, stamp, value) = (listed.key, stamp_of(value), String::from_utf8_lossy(value));
             return Some(format!(
-                "key {key} has {value} with stamp {stamp:?}, and had not when it was listed, which takes none before {:?} (P8)",
+                "key {key} got {value} with stamp {stamp:?} after it was listed, though the listing's round accepts no stamp before {:?} (P8)",
                 listed.stamp_min
             ));
         }

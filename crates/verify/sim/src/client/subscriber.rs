@@ -1,4 +1,5 @@
-//! A client as a gateway of connections that subscribe, unsubscribe and publish, and the messages that they received.
+//! A client as a gateway whose connections subscribe, unsubscribe and publish; records the messages
+//! that they receive.
 
 use crate::client::{Workload, now};
 use nicekv_client::{ClientCore, Completion, Message, Request, Subscribers, Topic};
@@ -7,53 +8,56 @@ use nicekv_proto::{Duration, KeyspaceId, glob};
 use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 
-/// Connections that listen.
+/// Connections that can subscribe.
 const PLACES: u64 = 3;
-/// Messages that a client publishes at once.
+/// Maximum messages that a client has in flight.
 const PUBLISHED_AT_ONCE: usize = 2;
-/// Longest pause between two things that a client does here.
+/// Longest pause between two actions (publish, subscribe or unsubscribe).
 const PAUSE_NS_MAX: u64 = 100_000_000;
-/// Some of these are patterns of others by their looks, and one is last of all where keys are in their order.
+/// Some names look like patterns that match others; the last sorts after all other keys in an
+/// ordered keyspace.
 const CHANNELS: [&[u8]; 5] = [b"news", b"new", b"n*", b"other", b"\xff\xff"];
 const PATTERNS: [&[u8]; 4] = [b"n*", b"*", b"news", b"[^n]*"];
-/// Of long messages: with its channel and its number one has room in a datagram, another needs several.
+/// Lengths of long messages: with its channel and number, the first fits into a datagram and the
+/// second needs several.
 const LONG_BYTES: [usize; 2] = [900, 3_000];
 
-/// What was published.
+/// A published message.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) channel: Vec<u8>,
     pub(crate) message: Vec<u8>,
     pub(crate) begun: u64,
     pub(crate) begun_ns: u64,
-    /// When it was answered or timed out, and the number of receivers.
+    /// When the publish call ended (tick), and the number of receivers; `None`: it timed out or
+    /// failed.
     pub(crate) ended: Option<(u64, Option<i64>)>,
     pub(crate) ended_ns: u64,
 }
 
-/// A received message, and its subscribers.
+/// A received message, and the subscribers that the client delivered it to.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) message: Message,
     pub(crate) at_ns: u64,
     pub(crate) listeners: Vec<(u64, Topic)>,
-    /// Those that listen to it then, by what they were told.
+    /// The subscribers that should receive it, by the confirmations they had got.
     pub(crate) expected: Vec<(u64, Topic)>,
 }
 
-/// A change of the number of subscribers of this client.
+/// A change of this client's number of subscribers of a channel or pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub(crate) name: Topic,
     pub(crate) count: u32,
     pub(crate) set: u64,
     pub(crate) set_ns: u64,
-    /// When it was confirmed.
+    /// When it was confirmed: tick and time in nanoseconds.
     pub(crate) known: Option<(u64, u64)>,
     command: u64,
 }
 
-/// Whether one of its names is what a message is published to.
+/// Whether a subscription to this channel or pattern receives messages of `channel`.
 pub(crate) fn is_of((kind, name): &Topic, channel: &[u8]) -> bool {
     match kind {
         ListenKind::Channel => name == channel,
@@ -61,7 +65,6 @@ pub(crate) fn is_of((kind, name): &Topic, channel: &[u8]) -> bool {
     }
 }
 
-/// See the module.
 #[derive(Clone)]
 pub(crate) struct Listening {
     keyspace: KeyspaceId,
@@ -69,11 +72,11 @@ pub(crate) struct Listening {
     actions_left: usize,
     act_at_ns: u64,
     commands: u64,
-    /// Commands that are not confirmed yet: whose, of which name, and whether it is joined.
+    /// Unconfirmed commands: connection, name, and whether it is a subscription.
     changing: BTreeMap<u64, (u64, Topic, bool)>,
-    /// What each connection listens to, and whether that is confirmed.
+    /// What each connection subscribes to, and whether that is confirmed.
     joined: BTreeMap<(u64, Topic), bool>,
-    /// By the ticket's index, the place in `sent`.
+    /// Indexes in `sent` of unanswered publish calls, by the index of their ticket.
     open: BTreeMap<usize, usize>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) heard: Vec<Heard>,
@@ -105,14 +108,14 @@ impl Listening {
         self.actions_left += actions;
     }
 
-    /// When it has something to do though nothing arrives.
+    /// When the client must run its loop for pub/sub even if nothing arrives.
     pub(crate) fn next_turn_ns(&self, core: &ClientCore) -> Option<u64> {
         let act = (self.actions_left > 0).then_some(self.act_at_ns);
         let says = self.hub.next_deadline().filter(|_| core.room() > 0);
         act.into_iter().chain(says).min()
     }
 
-    /// Takes the answer to a request of its own; false if it is another one's.
+    /// Takes the answer to a pub/sub request; false if the request is not one.
     pub(crate) fn take(&mut self, at_ns: u64, completion: &Completion<'_>, tick: &mut u64) -> bool {
         if self.hub.handle_completion(now(at_ns), completion) {
             return true;
@@ -124,7 +127,8 @@ impl Listening {
         true
     }
 
-    /// Takes what has come, does what is due, and says what the store is to know.
+    /// Takes received messages, performs the next action if it is due, and sends changed
+    /// subscriptions to the store.
     pub(crate) fn turn(
         &mut self,
         at_ns: u64,
@@ -164,7 +168,7 @@ impl Listening {
         }
     }
 
-    /// Commands are confirmed, or have failed.
+    /// Processes confirmations and failures of commands.
     fn follow(&mut self, at_ns: u64, tick: &mut u64) {
         while let Some((over, result)) = self.hub.poll_confirmed() {
             for (_, command) in over {
@@ -187,7 +191,7 @@ impl Listening {
         }
     }
 
-    /// How many listen has changed by the last command.
+    /// Records how many connections subscribe to `name` after the last command.
     fn count(&mut self, at_ns: u64, name: Topic, set: u64) {
         let count = self.joined.keys().filter(|(_, known)| *known == name).count() as u32;
         let command = self.commands;
@@ -238,7 +242,7 @@ impl Listening {
             return;
         }
         let index = random.below(self.joined.len() as u64) as usize;
-        let (place, name) = self.joined.keys().nth(index).expect("there are so many").clone();
+        let (place, name) = self.joined.keys().nth(index).expect("the index is below the length").clone();
         if self.is_busy(place) {
             return;
         }
@@ -254,7 +258,7 @@ impl Listening {
         self.changing.insert(self.commands, (place, name, joins));
     }
 
-    /// A connection waits until its command is confirmed.
+    /// Whether a connection waits for the confirmation of its command.
     fn is_busy(&self, place: u64) -> bool {
         self.changing.values().any(|(of, ..)| *of == place)
     }

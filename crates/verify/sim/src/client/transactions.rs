@@ -14,18 +14,19 @@ use nicekv_proto::{Form, OpId, Status};
 use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 
-/// Begins the names of keys that are together: so long that ordered keys that begin with it share a match value.
+/// Prefix of the names of co-located keys. It is so long that ordered keys with this prefix have
+/// the same match value.
 pub(crate) const TAG: &[u8] = b"{kept together}-";
-/// Of long values: two of them have no room in a datagram, …
+/// Length of a long value: two of them do not fit into a datagram.
 const LONG_BYTES: usize = 800;
-/// … or one has none, where there are scripts.
+/// Length of some long values in runs with scripts: one does not fit into a datagram.
 const LONGER_BYTES: usize = 3_000;
-/// Most steps of a transaction.
+/// Maximum steps of a transaction.
 const STEPS_MAX: u64 = 4;
-/// Steps that a script takes on the wire: its two keys, and itself.
+/// Steps that a script counts as on the wire: its two keys, and the script.
 const SCRIPT_STEPS: usize = 3;
 
-/// How many of these keys are together: the first ones.
+/// How many of these keys are co-located: the leading ones with [`TAG`].
 pub(crate) fn together(keys: &[Key]) -> usize {
     keys.iter().take_while(|key| key.keyspace == 0 && key.name.starts_with(TAG)).count()
 }
@@ -34,46 +35,46 @@ pub(crate) fn together(keys: &[Key]) -> usize {
 #[derive(Clone, Default)]
 pub(crate) struct Transacting {
     calls: Vec<Together>,
-    /// By the ticket's index, the place in `calls`.
+    /// Indexes in `calls` of unanswered transactions, by the index of their ticket.
     open: BTreeMap<usize, usize>,
-    /// Those that took no effect for sure.
+    /// Indexes of transactions that certainly took no effect.
     void: Vec<usize>,
 }
 
-/// What is drawn for a transaction.
+/// Parameters by which a transaction is drawn.
 pub(crate) struct Drawn<'a> {
-    /// Its op.
     pub(crate) op: OpId,
-    /// How many keys are together.
+    /// Number of co-located keys.
     pub(crate) keys: usize,
-    /// Versions that its client has seen.
+    /// The last version that the client has seen of each key.
     pub(crate) seen: &'a BTreeMap<usize, OpId>,
-    /// Sets of values that expire, of a million sets.
+    /// Rate of sets with an expiry, per million sets.
     pub(crate) expiring: u64,
-    /// Updates of hash fields, of a million updates.
+    /// Rate of updates of hash fields, per million updates.
     pub(crate) hashes: u64,
-    /// Scripts, of a million steps.
+    /// Rate of scripts, per million steps.
     pub(crate) scripts: u64,
     pub(crate) at_ns: u64,
 }
 
 impl Transacting {
-    /// Calls that are not answered.
+    /// Number of unanswered transactions.
     pub(crate) fn open_calls(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether the request with this ticket is one of its own.
+    /// Whether the request with this ticket is a transaction.
     pub(crate) fn awaits(&self, ticket: usize) -> bool {
         self.open.contains_key(&ticket)
     }
 
-    /// The calls without those that took no effect.
+    /// The transactions, except those that took no effect.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &Together> {
         self.calls.iter().enumerate().filter(|(index, _)| !self.void.contains(index)).map(|(_, call)| call)
     }
 
-    /// A transaction is called; `name` is that of a key, `submit` tells the ticket's index.
+    /// Submits a transaction. `name` gives the name of a key; `submit` returns the index of the
+    /// ticket.
     pub(crate) fn call<'a>(
         &mut self,
         steps: Vec<Step>,
@@ -91,20 +92,24 @@ impl Transacting {
         self.calls.push(Together { steps, called: *tick, answered: None });
     }
 
-    /// A request has ended.
+    /// Takes the answer to a transaction.
     pub(crate) fn take(
         &mut self,
         ticket: usize,
         told: Result<ToldAnswer<'_>, OperationError>,
         tick: &mut u64,
     ) {
-        let index = self.open.remove(&ticket).expect("it is one of these");
+        let index = self.open.remove(&ticket).expect("the ticket is awaited");
         let told = match told {
             Ok(ToldAnswer { outcome: Outcome::ConditionFailed, .. }) => Told::Ended,
             Ok(answer) => Told::Taken(taken(&self.calls[index].steps, &answer)),
             Err(error) => {
                 let status = not_applied(error);
-                assert_ne!(status, Some(Status::CrossPartition), "keys of one hash tag are of one partition");
+                assert_ne!(
+                    status,
+                    Some(Status::CrossPartition),
+                    "keys with the same hash tag are in one partition"
+                );
                 self.void.extend(status.map(|_| index));
                 return;
             }
@@ -145,7 +150,7 @@ fn request<'a>(key: &'a [u8], action: &'a Action) -> Request<'a> {
     }
 }
 
-/// The results of the steps of a transaction, without those that only require a condition.
+/// The results of a transaction's steps. Steps that only require a condition have none.
 fn taken(steps: &[Step], answer: &ToldAnswer<'_>) -> Vec<Answer> {
     let mut told = results(answer);
     let mut taken = Vec::new();
@@ -171,7 +176,8 @@ fn of_step(told: Result<ToldAnswer<'_>, OperationError>) -> Answer {
     }
 }
 
-/// Steps on keys that are drawn alike, of which some require what they are to be, some fail, and some are on the same key.
+/// Draws the steps of a transaction. Keys are drawn uniformly, so some steps are on the same key;
+/// some steps require a condition, and some fail.
 pub(crate) fn draw(drawn: &Drawn<'_>, random: &mut Random) -> Vec<Step> {
     let mut steps = Vec::new();
     if random.below(3) == 0 {
@@ -193,7 +199,7 @@ pub(crate) fn draw(drawn: &Drawn<'_>, random: &mut Random) -> Vec<Step> {
 fn draw_script(from: usize, drawn: &Drawn<'_>, random: &mut Random) -> Step {
     let program = random.pick(&[Program::Copy, Program::Copy, Program::Count, Program::Count, Program::Fail]);
     let to = random.below(drawn.keys as u64) as usize;
-    // Some clocks are late, some early.
+    // The script's clock is up to one second ahead.
     let unix_ms = START_UNIX_MS + drawn.at_ns / 1_000_000 + random.below(1_000);
     Step::Run { op: drawn.op, program, keys: (from, to), unix_ms }
 }
@@ -225,7 +231,8 @@ fn draw_update(key: usize, number: u64, drawn: &Drawn<'_>, random: &mut Random) 
             Change::SetExpiring { value, at_ms }
         }
         0 | 1 => Change::Set(value),
-        // What is no number: increments of it fail. Some are so long that transactions and their results come in fragments.
+        // A value that is not a number, so increments of it fail. Some are so long that
+        // transactions and their results need several fragments.
         2 => Change::Set([b"t", &value[..], &vec![b'x'; long_bytes(drawn)]].concat()),
         3 => Change::Delete,
         4 => Change::Append(b"7".to_vec()),

@@ -1,4 +1,4 @@
-//! Clients: turns of their loops, and calls outside of their workload.
+//! Clients: turns of their loops, and calls in addition to their workload.
 
 use super::Cluster;
 use super::event::Event;
@@ -7,24 +7,24 @@ use crate::network::Host;
 use nicekv_metadata::ChunkInfo;
 
 impl Cluster {
-    /// A client reads a key, outside its workload.
+    /// A client reads a key, in addition to its workload.
     pub fn get(&mut self, client: usize, key: usize) {
         self.call(client, key, Action::Get);
     }
 
-    /// A client does something, outside its workload.
+    /// A client makes a call, in addition to its workload.
     pub fn call(&mut self, client: usize, key: usize, action: Action) {
         let now_ns = self.queue.now_ns();
         self.clients[client].call(now_ns, key, action, &self.scenario.workload, &mut self.tick);
         self.wake_client(client, now_ns);
     }
 
-    /// A client goes on under another id, as one does that is started again.
+    /// A client continues under another client id, as a restarted client does.
     pub fn rename_client(&mut self, client: usize) {
         self.clients[client].rename(self.queue.now_ns());
     }
 
-    /// Every client has so many more calls to make.
+    /// Gives every client this many more calls to make.
     pub fn add_calls(&mut self, calls: usize) {
         let now_ns = self.queue.now_ns();
         for client in 0..self.clients.len() {
@@ -33,7 +33,7 @@ impl Cluster {
         }
     }
 
-    /// Every client that has messages does so many things more.
+    /// Gives every client with pub/sub this many more actions.
     pub fn add_messages(&mut self, actions: usize) {
         let now_ns = self.queue.now_ns();
         for client in 0..self.clients.len() {
@@ -78,7 +78,8 @@ impl Cluster {
         }
     }
 
-    /// What the metadata service says of rounds, where keys are names of objects.
+    /// The current round of garbage collection by the metadata service, if keys are names of
+    /// objects.
     fn told_of_chunks(&self) -> Option<ChunkInfo> {
         let has_names = self.scenario.keyspaces.iter().any(|shape| shape.has_names);
         let leader = self.controllers.newest().filter(|_| has_names)?;

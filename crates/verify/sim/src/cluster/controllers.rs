@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   leader ──persist──▶ store (compare-and-swap)          paused leader
-//!     │  ▲                                                     │ resumes: what waited in its socket, then its own ideas.
+//!     │  ▲                                                     │ resumes: handles the datagrams in its socket, then its deadlines.
 //!     ▼  └── newest process: has the address                   ▼ Its next persist fails, and it stops
 //!   link ──Install──▶ agent ◀──Install (older term: refused)── older link
 //! ```
 //!
-//! Datagrams go to the newest process. One that was paused keeps what it had received, and its connections to the agents.
+//! Datagrams go to the newest process. A paused process keeps the datagrams that it had received,
+//! and its connections to the agents.
 
 use super::addresses::service;
 use super::event::Event;
@@ -25,12 +26,11 @@ use nicekv_switch::Prefix;
 use nicekv_switch::control::{ControlReply, ControlRequest};
 use std::net::SocketAddrV4;
 
-/// Between two tries of an agent to reach the metadata service.
+/// Interval at which an agent tries to reach the metadata service.
 const REDIAL_NS: u64 = 20 * MILLISECOND_NS;
-/// Datagrams that wait for a paused process; more are lost.
+/// Maximum datagrams that wait for a paused process; more are lost.
 const INBOX_MAX: usize = 4096;
 
-/// A process of the metadata service.
 #[derive(Clone)]
 pub(super) struct Controller {
     pub(super) core: Metadata,
@@ -41,18 +41,19 @@ pub(super) struct Controller {
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
 }
 
-/// All processes of the metadata service, and its store.
+/// All processes of the metadata service, and the store of its state.
 #[derive(Clone, Default)]
 pub(super) struct Controllers {
-    /// The newest is the last. Two at most: an old one is paused, or has resumed and not yet found out.
+    /// At most two, the newest last. An older one is paused, or has resumed and has not noticed yet
+    /// that another one leads.
     running: Vec<Controller>,
     started: u64,
     pub(super) stored: Option<Vec<u8>>,
-    /// A copy of it, of some time.
+    /// An earlier copy of the stored state.
     pub(super) copied: Option<Vec<u8>>,
-    /// Writes under way.
+    /// Number of writes in flight.
     persists: usize,
-    /// When a member has accused another one last.
+    /// When a member last reported another one as unresponsive.
     pub(super) accused_ns: Option<u64>,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Controllers {
 pub(super) struct Link {
     pub(super) switch: usize,
     process: u64,
-    /// Which ports there are, and which are dead, as far as that process was told.
+    /// The switch's ports and its dead ports, as last reported to that process.
     pub(super) told: Option<(Option<Vec<u16>>, Vec<u16>)>,
 }
 
@@ -76,7 +77,7 @@ impl Controller {
 }
 
 impl Controllers {
-    /// The number of a new process.
+    /// Starts a new process and returns its number.
     pub(super) fn begin(&mut self) -> u64 {
         self.started += 1;
         self.started
@@ -86,7 +87,7 @@ impl Controllers {
         self.running.push(controller);
     }
 
-    /// The newest process, if it runs. An older one does not get its place back.
+    /// The newest process, if it is running. An older process never becomes the newest again.
     pub(super) fn newest(&self) -> Option<&Controller> {
         self.running.last().filter(|newest| newest.process == self.started)
     }
@@ -95,7 +96,7 @@ impl Controllers {
         self.running.last_mut().filter(|newest| newest.process == self.started)
     }
 
-    /// The leader, if it is neither about to change anything, nor paused.
+    /// The leader, unless it is paused or has a write in flight.
     pub(super) fn at_rest(&self, now_ns: u64) -> Option<&Metadata> {
         let newest = self.newest().filter(|newest| newest.paused_until_ns <= now_ns && self.persists == 0);
         newest.map(|newest| &newest.core)
@@ -116,7 +117,7 @@ impl Cluster {
         if self.controllers.newest().is_some_and(leads) || self.controllers.running.len() == 2 {
             return;
         }
-        // Each start may be on another machine.
+        // Each start may be on another machine, with other clocks.
         let clock = Clock::draw(&self.faults, &mut self.random);
         let core =
             Metadata::new(self.metadata_config(), self.controllers.stored.as_deref(), clock.now(now_ns));
@@ -172,7 +173,7 @@ impl Cluster {
         self.drive_metadata(process);
     }
 
-    /// A datagram reaches the address of the metadata service, or of one of its instances.
+    /// A datagram arrives at the address of the metadata service or of one of its instances.
     pub(super) fn metadata_hears(&mut self, instance: usize, from: SocketAddrV4, bytes: Vec<u8>) {
         let now_ns = self.queue.now_ns();
         if matches!(
@@ -245,7 +246,7 @@ impl Cluster {
         self.look_at_state();
     }
 
-    /// The process is gone, and its connections.
+    /// Ends a process and its connections.
     pub(super) fn stop_metadata(&mut self, process: u64) {
         self.controllers.running.retain(|controller| controller.process != process);
         self.links.retain(|_, link| link.process != process);
@@ -262,7 +263,8 @@ impl Cluster {
         self.queue.after(downtime_ns, Event::MetadataStart);
     }
 
-    /// Pauses the newest process. After `takeover_ns` another one leads, unless this one has resumed.
+    /// Pauses the newest process. After `takeover_ns` another process starts and leads, unless this
+    /// one has resumed by then.
     pub(super) fn pause_metadata(&mut self, pause_ns: u64, takeover_ns: u64) {
         if self.scenario.instances > 1 {
             return self.pause_instance(pause_ns);
@@ -281,11 +283,11 @@ impl Cluster {
             None => (false, 0),
         };
         if now_ns < paused_until_ns {
-            // Its write waits with it: what it changes may be overtaken by the next leader.
+            // The write is delayed with its process, so the next leader may write first.
             return self.queue.at(paused_until_ns, Event::Persisted { process, version, bytes });
         }
         self.controllers.persists -= 1;
-        // A write that outlives its process is either done or not.
+        // A write in flight when its process dies may take effect or not.
         if !is_running && self.random.below(2) == 0 {
             return;
         }
@@ -302,7 +304,7 @@ impl Cluster {
             self.drive_metadata(process);
         } else if is_running {
             self.tally.count("old leaders stopped");
-            self.note(|_| Some("metadata: somebody else leads; this process stops".into()));
+            self.note(|_| Some("metadata: another process leads; this process stops".into()));
             self.stop_metadata(process);
             self.queue.after(MILLISECOND_NS, Event::MetadataStart);
         }
@@ -318,7 +320,7 @@ impl Cluster {
             self.controllers.newest().map(|newest| newest.process).into_iter().collect()
         };
         let (agent, (metadata, _)) = (Host::Switch(switch), self.place_of(0));
-        // Cables end at the first instance, or at that of each process.
+        // Without a running process, the cut is judged by the address of the first instance.
         if processes.is_empty() && self.is_parted(agent, metadata) {
             return self.unlink(switch);
         }
@@ -366,7 +368,7 @@ impl Cluster {
         }
     }
 
-    /// All connections of an agent end.
+    /// Ends all connections of an agent.
     pub(super) fn unlink(&mut self, switch: usize) {
         let now_ns = self.queue.now_ns();
         for link in self.links.values().filter(|link| link.switch == switch) {
@@ -426,15 +428,15 @@ impl Cluster {
         self.drive_metadata(process);
     }
 
-    /// The switch starts again with empty tables.
+    /// Restarts a switch with empty tables.
     pub(super) fn crash_switch(&mut self, switch: usize) {
         self.tally.count("switch restarts");
-        self.note(|names| Some(format!("{} starts again, empty", names.host(Host::Switch(switch)))));
+        self.note(|names| Some(format!("{} restarts with empty tables", names.host(Host::Switch(switch)))));
         self.switches[switch].restart();
         self.unlink(switch);
     }
 
-    /// The agent loses the metadata service for some time.
+    /// Cuts an agent off from the metadata service for some time.
     fn cut_agent(&mut self, switch: usize) {
         let away_ns = self.random.below(self.faults.downtime_max_ns);
         self.part_agent(switch, away_ns);

@@ -4,13 +4,15 @@ use super::Cluster;
 use nicekv_proto::PartitionId;
 use std::collections::BTreeSet;
 
-/// Of an entry, or of the large value of which it speaks.
+/// Names an entry, and the large value that it refers to.
 type Place = (PartitionId, Vec<u8>);
 
 impl Cluster {
-    /// Damages a value of every node, and a large one, if there are any; of each key one copy.
+    /// Damages one entry on every node, and one large value where there is any. At most one copy of
+    /// each key is damaged.
     pub fn damage_values(&mut self) {
-        // Before a partition that was formed of others replaces them, entries of both speak of a value.
+        // While a split or merge is under way, entries of the old and of the new partition refer to
+        // the same large value.
         let (mut damaged, mut damaged_large) = (BTreeSet::new(), BTreeSet::new());
         let repaired = self.repaired_partitions();
         for node in 0..self.nodes.len() {
@@ -30,14 +32,15 @@ impl Cluster {
                 let name = disk.large_value(key).map(|reference| reference.name);
                 !damaged.contains(key) && name.is_some_and(|name| !damaged_large.contains(&name))
             };
-            // A put that was never acknowledged may have left its value with one replica of a quorum alone.
+            // A put to a quorum that was never acknowledged may have left its value with one
+            // replica only.
             let is_elsewhere = |key: &Place| self.is_large_repairable(key, node);
             let large: Vec<Place> =
                 large.into_iter().filter(|key| is_whole(key) && is_elsewhere(key)).collect();
             if !large.is_empty() {
                 let key = large[self.random.below(large.len() as u64) as usize].clone();
                 damaged_large.extend(disk.large_value(&key).map(|reference| reference.name));
-                // Of some of it the disk does not know.
+                // Half of the damage the disk does not detect.
                 let is_known = self.random.below(2) == 0;
                 self.damage_large(node, &key, is_known);
                 damaged.insert(key);
@@ -53,7 +56,8 @@ impl Cluster {
         }
     }
 
-    /// Where damaged values are got back from other members: not where a single one holds a put (R14).
+    /// The partitions in which damaged values are restored from other members: all but those with k
+    /// = 1, where a single member may hold a put (R14).
     pub(crate) fn repaired_partitions(&self) -> BTreeSet<PartitionId> {
         let Some(metadata) = self.metadata() else { return BTreeSet::new() };
         let partitions = metadata.status().partitions;
@@ -62,8 +66,8 @@ impl Cluster {
         partitions.iter().filter(is_repaired).map(|known| PartitionId(known.id)).collect()
     }
 
-    /// Whether a damaged copy could be got back: from a node that has it intact, or, without a primary, from R - k + 1 other counted
-    /// members that can read it.
+    /// Whether a damaged copy can be restored: from a node with an intact copy; in a quorum
+    /// keyspace from R - k + 1 other counted members that can read theirs.
     fn is_repairable(&self, key: &Place, index: usize) -> bool {
         let known = self.metadata().map(|metadata| metadata.status().partitions).unwrap_or_default();
         let known = known.iter().find(|known| PartitionId(known.id) == key.0);
@@ -76,7 +80,8 @@ impl Cluster {
         crate::judge::members(self, key.0).iter().filter(is_readable).count() >= shape.read_set()
     }
 
-    /// Whether members that hold everything have the large value of a key, too: as theirs, and not only because it has come and nothing of there speaks of it any more, or yet.
+    /// Whether another full member has the large value of this key and refers to it from its own
+    /// entry. A value without such an entry does not count: it may be deleted at any time.
     fn is_large_repairable(&self, key: &Place, index: usize) -> bool {
         let reference = self.nodes[index].disk.large_value(key);
         let has_it = |other: &usize| {
@@ -87,17 +92,19 @@ impl Cluster {
         self.is_repairable(key, index) && crate::judge::members(self, key.0).iter().any(has_it)
     }
 
-    /// Whether the loss of a storage might be one too many for a key that is damaged elsewhere.
+    /// Whether any node has a damaged entry. Then the loss of another storage may destroy the last
+    /// copy.
     pub(super) fn has_damage(&self) -> bool {
         self.nodes.iter().any(|node| node.disk.entries().keys().any(|key| node.disk.is_damaged(key)))
     }
 
-    /// The same, for a large value.
+    /// Whether a large value is missing or damaged anywhere.
     pub(super) fn lacks_large(&self) -> bool {
         self.scenario.faults.corruption > 0 && self.nodes.iter().any(|node| node.disk.lacks_large())
     }
 
-    /// Damages a value that can be got back: an entry, or every other time the large value of which it speaks.
+    /// Damages an entry that can be restored, or the large value that it refers to, if the value's
+    /// op number is even.
     pub(super) fn damage_value(&mut self, index: usize) {
         let repaired = self.repaired_partitions();
         let stored = self.nodes[index].disk.entries().keys().filter(|key| repaired.contains(&key.0));

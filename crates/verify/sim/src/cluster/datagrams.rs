@@ -1,4 +1,5 @@
-//! Datagrams: routed by a switch or addressed to a host, then lost, delayed, duplicated or delivered.
+//! Datagrams: routed by a switch or addressed to a host, then lost, delayed, duplicated or
+//! delivered.
 
 use super::addresses::INSTANCES;
 use super::event::Event;
@@ -31,7 +32,7 @@ impl Cluster {
         }
     }
 
-    /// It arrives where its sender hangs.
+    /// A datagram enters the switch that its sender is attached to.
     pub(super) fn meet_switch(&mut self, sender: Host, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
         let port = match sender {
             Host::Node(index) => self.nodes[index].id.0,
@@ -43,7 +44,8 @@ impl Cluster {
         self.pass(sender, (self.home(sender), port), (from, to), &mut bytes.to_vec());
     }
 
-    /// From switch to switch, to all whom it reaches: each switch at most once, each host at most once.
+    /// Passes a datagram from switch to switch to all hosts that it reaches. It visits each switch
+    /// at most once, and each host at most once.
     fn pass(
         &mut self,
         sender: Host,
@@ -56,7 +58,7 @@ impl Cluster {
         while let Some((switch, port)) = arriving.pop() {
             if seen.contains(&switch) {
                 self.switches[switch]
-                    .violate(format!("what is for {} comes to switch {switch} again", to.ip()));
+                    .violate(format!("a datagram for {} arrives at switch {switch} a second time", to.ip()));
                 return;
             }
             seen.push(switch);
@@ -64,7 +66,8 @@ impl Cluster {
             let forward = self.switches[switch].forward(self.queue.now_ns(), port, ends, bytes);
             let is_asked = self.scenario.ways_are_whole && matches!(sender, Host::Client(_));
             if is_asked && self.switches[switch].turned_back() > turned_back {
-                let what = format!("what is for {} would go back where it came from, and is lost", to.ip());
+                let what =
+                    format!("a datagram for {} would go back to where it came from, and is dropped", to.ip());
                 self.switches[switch].violate(what);
             }
             match forward {
@@ -103,7 +106,7 @@ impl Cluster {
         }
     }
 
-    /// What a switch answers goes back by the way that the get has come.
+    /// Sends a switch's answer back along the path of the get.
     fn give_back(
         &mut self,
         switch: usize,
@@ -122,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// A piece of a scan goes its own way: a host may get several.
+    /// Sends one piece of a scan. Several pieces may go to the same host.
     fn pass_piece(
         &mut self,
         sender: Host,
@@ -143,7 +146,8 @@ impl Cluster {
         }
     }
 
-    /// Of a multicast nobody gets two copies, whatever switches believe.
+    /// Delivers a multicast datagram to a host. A second copy at the same host is a violation,
+    /// whatever the tables say.
     fn reach(
         &mut self,
         sender: Host,
@@ -181,7 +185,7 @@ impl Cluster {
         }
     }
 
-    /// By how much everything takes longer at this host.
+    /// The factor by which everything takes longer at this host.
     pub(super) fn slowness(&self, host: Host) -> u64 {
         match host {
             Host::Node(index) if self.nodes[index].is_slow => self.faults.slow_factor,
@@ -216,7 +220,7 @@ impl Cluster {
     }
 }
 
-/// Whether it is a part of a large value, which ends with its bytes.
+/// Whether the datagram is a chunk of a large value, whose last bytes are the value's.
 fn is_chunk(bytes: &[u8]) -> bool {
     HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode) == Some(Opcode::Chunk)
 }

@@ -1,7 +1,9 @@
-//! Disks are lost at random, or replaced by an earlier copy of themselves (docs/FAULTS.md rows 36 and 37).
+//! Disks are lost at random, or replaced by an earlier copy of themselves (docs/FAULTS.md rows 36
+//! and 37).
 //!
-//! This is drawn only while all replicas are complete, and at least one replica of each partition keeps its disk. Until the others are
-//! complete again, that one stays up, and only datagrams and switches fail: data that all live members have lost cannot be recovered.
+//! A loss is drawn only while all replicas are complete, and at least one replica of each partition
+//! keeps its disk. Until the others are complete again, that replica stays up, and only datagrams
+//! and switches fail: data that all live members have lost cannot be recovered.
 
 use super::Cluster;
 use crate::faults::Faults;
@@ -11,17 +13,18 @@ use nicekv_metadata::MemberStanding;
 use nicekv_proto::PartitionId;
 use nicekv_replica::Standing;
 
-/// A disk of a quorum that is put back is at least so old: how far it had come is persisted every 500 ms, and nothing else can show it.
+/// Minimum age of a disk that is put back in a run with quorum keyspaces. The metadata service
+/// persists a replica's progress every 500 ms; the loss of anything newer cannot be detected.
 const REMEMBERED_NS: u64 = 1_000_000_000;
-/// Of a million events of a node so many are followed by a snapshot of its disk.
+/// Rate of disk snapshots, per million events of a node.
 const SNAPSHOTS: u64 = 5_000;
-/// While losses are made up for, no more datagrams are lost.
+/// Maximum rate of lost datagrams until lost data is restored, per million.
 const LOSS_MAX: u64 = 10_000;
-/// And none is later.
+/// Maximum delay of datagrams until lost data is restored.
 const DELAY_MAX_NS: u64 = 2_000_001;
 
 impl Cluster {
-    /// Draws what a crash leaves on the disk of one node.
+    /// Draws what a crash leaves on the disk of a node.
     pub(super) fn draw_loss(&mut self, node: usize) -> Kept {
         if !self.loses_disks() || self.nodes[node].in_memory || self.most_losses() == 0 {
             return Kept::Any;
@@ -31,7 +34,7 @@ impl Cluster {
         kept
     }
 
-    /// The same of all nodes: those that do not find all that they had forced.
+    /// Draws the nodes that lose synced data when all power is lost, and what is left of each disk.
     pub(super) fn draw_losses(&mut self) -> Vec<(usize, Kept)> {
         let most = if self.loses_disks() { self.most_losses() } else { 0 };
         if most == 0 {
@@ -52,7 +55,7 @@ impl Cluster {
         losses
     }
 
-    /// Now and then what is on a node's disk is kept, if it may be put back.
+    /// Takes a snapshot of a node's disk now and then, if old disks are put back in this run.
     pub(super) fn draw_snapshot(&mut self, node: usize) {
         if self.faults.disk_older > 0 && self.random.chance(SNAPSHOTS) {
             let now_ns = self.queue.now_ns();
@@ -60,7 +63,7 @@ impl Cluster {
         }
     }
 
-    /// Everything may go wrong again when all nodes are known to hold everything.
+    /// Restores the drawn fault rates once all nodes are known to hold everything.
     pub(super) fn look_at_losses(&mut self) {
         const LOOKED_EVERY: u64 = 16;
         if let Some(faults) = self.losses
@@ -68,7 +71,7 @@ impl Cluster {
             && self.all_hold_everything()
         {
             (self.losses, self.faults) = (None, faults);
-            self.note(|_| Some("what disks had lost is made up for".into()));
+            self.note(|_| Some("all data that disks had lost is restored".into()));
         }
     }
 
@@ -112,7 +115,7 @@ impl Cluster {
         if most > 0 && self.all_hold_everything() { most } else { 0 }
     }
 
-    /// Whether every replica is there, holds everything, and is known to.
+    /// Whether every replica is up and complete, and the metadata service knows it.
     fn all_hold_everything(&self) -> bool {
         let now_ns = self.queue.now_ns();
         let is_well = |node: &Node| node.core.is_some() && node.paused_until_ns <= now_ns && !node.is_slow;

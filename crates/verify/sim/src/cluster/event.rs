@@ -1,4 +1,4 @@
-//! Events of a cluster, and the part of them that scripts can wait for.
+//! Events of a cluster, and what scripts see of an event before it happens.
 
 use crate::disk::Busy;
 use crate::network::Host;
@@ -58,11 +58,11 @@ pub(super) enum Event {
     Change,
     Keyspace,
     Reshape,
-    /// Something said to a switch of hot keys arrives late; or entries change.
+    /// A delayed message about hot keys reaches a switch; `None`: hot entries change.
     Hot(Option<Box<Late>>),
 }
 
-/// A datagram that has not met the first switch yet.
+/// A delayed datagram that has not reached its first switch yet.
 #[derive(Clone)]
 pub(super) struct Late {
     pub(super) sender: Host,
@@ -71,33 +71,26 @@ pub(super) struct Late {
     pub(super) bytes: Vec<u8>,
 }
 
-/// An event that is about to happen, for those who wait for one.
+/// An event that is about to happen, as scripts see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Where.
     pub host: Host,
-    /// What.
     pub what: What<'a>,
 }
 
-/// See [`Seen`].
+/// The kind of a [`Seen`] event.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     /// A datagram arrives.
-    Datagram {
-        /// Who sent it.
-        sender: Host,
-        /// What it is.
-        bytes: &'a [u8],
-    },
+    Datagram { sender: Host, bytes: &'a [u8] },
     /// A frame of a copying stream arrives.
     Frame(&'a [u8]),
-    /// A process takes what has arrived, or looks for what is overdue.
+    /// A process handles what has arrived, or checks its deadlines.
     Turn,
-    /// A disk is done with something; or the metadata's store.
+    /// A disk operation completes, or a write to the metadata service's store.
     Disk,
-    /// Tables, or the acknowledgement of some, arrive.
+    /// A switch receives tables, or the metadata service their acknowledgement.
     Tables,
-    /// A process starts; a connection is tried; a fault.
+    /// Anything else: a process starts, a connection is attempted, a fault occurs.
     Other,
 }

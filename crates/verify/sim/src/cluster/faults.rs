@@ -1,4 +1,5 @@
-//! Faults: drawn at random with the rates of [`Faults`](crate::faults::Faults), or injected by a script.
+//! Faults: drawn at random with the rates of [`Faults`](crate::faults::Faults), or injected by a
+//! script.
 
 use super::Cluster;
 use super::event::Event;
@@ -13,7 +14,7 @@ use nicekv_proto::limits::KEY_BYTES_MAX;
 use nicekv_proto::recovery::Entry;
 use nicekv_replica::{DiskSpace, Standing};
 
-/// Which way a cut goes, seen from one host.
+/// Direction of a cut, seen from one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     In,
@@ -21,111 +22,97 @@ pub enum Direction {
     Both,
 }
 
-/// A fault done on purpose.
+/// A fault that a script injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A node is killed.
     Crash {
-        /// Its index.
+        /// Index of the node.
         node: usize,
         /// What is left of its log.
         kept: Kept,
-        /// When it starts again; `None`: when it is told to, or all is healed.
+        /// When it restarts; `None`: on [`Fault::Start`], or when all faults are healed.
         downtime_ns: Option<u64>,
     },
-    /// What is on a node's disk now is kept, to be put back later ([`Kept::Snapshot`]).
+    /// Takes a snapshot of a node's disk, which a later crash can put back ([`Kept::Snapshot`]).
     TakeSnapshot(usize),
     /// A node starts, if it is down.
     Start(usize),
     /// Nodes, switches and metadata service are killed and start again.
     PowerLoss {
-        /// After this.
+        /// Time until the first of them restarts.
         downtime_ns: u64,
     },
-    /// A node does nothing for a while.
+    /// A node's process is paused.
     Pause {
-        /// Its index.
+        /// Index of the node.
         node: usize,
-        /// How long.
         pause_ns: u64,
     },
-    /// Nothing gets from one host to the other.
-    Cut {
-        /// The one.
-        from: Host,
-        /// The other.
-        to: Host,
-    },
+    /// Datagrams from one host to the other are dropped.
+    Cut { from: Host, to: Host },
     /// A host is cut off from all others.
     CutOff {
-        /// The host.
         host: Host,
-        /// Seen from it.
+        /// Direction of the cut, seen from the host.
         direction: Direction,
     },
-    /// All that a node has stored is damaged.
+    /// Every stored value of a node is damaged.
     Damage(usize),
-    /// A node's disk has so much room from now on.
+    /// Sets how much space is left on a node's disk.
     Space {
-        /// Its index.
+        /// Index of the node.
         node: usize,
-        /// How much.
         space: DiskSpace,
     },
-    /// All cuts are mended.
+    /// All cuts are healed.
     Mend,
     /// The metadata service is killed.
     MetadataCrash {
-        /// It starts again after this.
+        /// Time until it restarts.
         downtime_ns: u64,
     },
-    /// The state of the metadata service is copied aside. One instance alone.
+    /// The stored state of the metadata service is copied. Only with a single instance.
     CopyState,
-    /// The state and the copy change places. The metadata service does not run.
+    /// Swaps the stored state and its copy. The metadata service must not be running.
     ExchangeState,
-    /// The metadata service is paused, another one takes over, then it resumes.
+    /// The metadata service is paused, another process takes over, then the first resumes.
     MetadataPause {
-        /// How long it is paused.
         pause_ns: u64,
-        /// When the other one starts.
+        /// Time until the other process starts.
         takeover_ns: u64,
     },
-    /// The instance of the metadata service that leads loses the store.
-    StoreLost {
-        /// For how long.
-        away_ns: u64,
-    },
+    /// The leading instance of the metadata service cannot reach the store.
+    StoreLost { away_ns: u64 },
     /// The operator adds a node.
     Add(usize),
-    /// The operator wants a node to hold nothing.
+    /// The operator drains a node.
     Drain(usize),
-    /// The operator gives a node up.
+    /// The operator removes a node.
     Remove(usize),
     /// A switch starts again with empty tables.
     SwitchRestart(usize),
-    /// A switch's agent loses the metadata service.
+    /// A switch's agent loses its connection to the metadata service.
     AgentCut {
-        /// The switch.
+        /// Index of the switch.
         switch: usize,
-        /// For how long.
         away_ns: u64,
     },
-    /// A switch has no room: it refuses tables.
+    /// A switch is full and refuses new tables.
     TablesFull {
-        /// The switch.
+        /// Index of the switch.
         switch: usize,
-        /// For how long.
         full_ns: u64,
     },
     /// No switch has the port of this node.
     PortMissing(usize),
 }
 
-/// So long after an accusation the metadata service may act upon it.
+/// Time within which the metadata service may act on a report that a node is unresponsive.
 const ACCUSED_NS: u64 = 500_000_000;
 
 impl Cluster {
-    /// Does it now.
+    /// Injects a fault now.
     pub fn inject(&mut self, fault: Fault) {
         let now_ns = self.queue.now_ns();
         match fault {
@@ -165,7 +152,7 @@ impl Cluster {
                 self.nodes[node].set_space(space, space != DiskSpace::Enough);
             }
             Fault::Mend => {
-                self.note(|_| Some("all cuts are mended".into()));
+                self.note(|_| Some("all cuts are healed".into()));
                 self.network.heal();
             }
             Fault::MetadataCrash { downtime_ns } => {
@@ -175,9 +162,9 @@ impl Cluster {
             Fault::CopyState => self.controllers.copied = self.controllers.stored.clone(),
             Fault::ExchangeState => {
                 let controllers = &mut self.controllers;
-                assert!(controllers.newest().is_none(), "it would not notice");
+                assert!(controllers.newest().is_none(), "the metadata service must not be running");
                 std::mem::swap(&mut controllers.stored, &mut controllers.copied);
-                self.note(|_| Some("the metadata state and its copy change places".into()));
+                self.note(|_| Some("the metadata state and its copy are swapped".into()));
             }
             Fault::MetadataPause { pause_ns, takeover_ns } => {
                 self.tally.count("metadata pauses");
@@ -195,7 +182,7 @@ impl Cluster {
         debug_assert_eq!(now_ns, self.queue.now_ns(), "a fault takes no time");
     }
 
-    /// No fault happens any more; what is down comes back.
+    /// Ends all faults: everything that is down restarts.
     pub fn heal(&mut self) {
         self.faults = Faults { disk_max_ns: self.faults.disk_max_ns, ..Faults::NONE };
         self.losses = None;
@@ -214,7 +201,7 @@ impl Cluster {
         self.heal_instances();
     }
 
-    /// From now on this goes wrong.
+    /// Replaces the fault rates from now on.
     pub fn disturb(&mut self, faults: Faults) {
         self.faults = Faults { disk_max_ns: self.faults.disk_max_ns, ..faults };
     }
@@ -251,9 +238,9 @@ impl Cluster {
         self.wake_node(node, until_ns);
     }
 
-    // --- By chance.
+    // --- Random faults.
 
-    /// What befalls a node before it does anything.
+    /// Draws the faults of a node before it handles an event.
     pub(super) fn draw_node_fault(&mut self, index: usize) {
         self.look_at_losses();
         let may_fail = self.losses.is_none();
@@ -276,7 +263,7 @@ impl Cluster {
             self.tally.count("changes of a disk's space");
             let spaces = [DiskSpace::Enough, DiskSpace::Enough, DiskSpace::Reserve, DiskSpace::Exhausted];
             let space = self.random.pick(&spaces);
-            // What is enough for an op may be too little for a value.
+            // The disk may have space for an op but not for a large value.
             let lacks_room = space != DiskSpace::Enough || self.random.below(2) == 0;
             self.nodes[index].set_space(space, lacks_room);
         }
@@ -285,7 +272,9 @@ impl Cluster {
         }
     }
 
-    /// Of some of these keys, whose entries are all alike (those of a partition with a primary; replicas of a quorum differ), one of `holders` has another one from now on.
+    /// Replaces the entries of some of these keys at one of `holders`, with the rate of the fault
+    /// `replacement`. The keys' entries are the same at all holders, as in a partition with a
+    /// primary.
     pub fn replace_entries(&mut self, holders: &[usize], keys: &[(PartitionId, Vec<u8>)]) {
         let probability = self.scenario.faults.replacement;
         for key in keys {
@@ -318,8 +307,8 @@ impl Cluster {
         }
     }
 
-    /// What is stored in memory alone is lost with it: that is no fault to be survived where nobody else holds it. The metadata
-    /// service has to agree that somebody does, now and until it knows of the crash.
+    /// Whether a crash of this node would lose no data. A node that stores in memory may crash only
+    /// while other members hold all its data, by their own state and by the metadata service's.
     fn may_crash(&self, index: usize) -> bool {
         if !self.nodes[index].in_memory {
             return true;
@@ -346,7 +335,8 @@ impl Cluster {
                         })
                     })
                 };
-                // A replica of a quorum counts before the metadata service knows.
+                // In a quorum keyspace a replica may hold data before the metadata service knows
+                // it.
                 let is_known =
                     |standing| matches!(standing, MemberStanding::Promoted | MemberStanding::Serving);
                 let id = self.nodes[index].id.0;
@@ -359,10 +349,11 @@ impl Cluster {
             })
     }
 
-    /// Whether the metadata service is about to change something, or a large value is lacking somewhere.
+    /// Whether the metadata service is about to change something, or a large value is missing
+    /// somewhere.
     pub(super) fn is_unsettled(&self) -> bool {
         let now_ns = self.queue.now_ns();
-        // Who is accused may be the next to go, before a crash is known.
+        // A member that was reported as unresponsive may be removed before the crash is noticed.
         let is_accused = self.controllers.accused_ns.is_some_and(|at_ns| now_ns < at_ns + ACCUSED_NS);
         self.has_shared_step() || self.lacks_large() || is_accused
     }
@@ -378,14 +369,14 @@ impl Cluster {
         }
     }
 
-    /// Draws the event at which the power is lost next.
+    /// Draws the event at which all power is lost next.
     pub(super) fn draw_power_loss(&mut self) {
         let mean = 1_000_000u64.checked_div(self.faults.power_loss);
         self.power_loss_at = mean.map(|mean| self.tally.events + 1 + self.random.below(2 * mean));
     }
 
     pub(super) fn lose_power(&mut self) {
-        // See `may_crash`.
+        // Data in memory does not survive a power loss: see `may_crash`.
         if !self.nodes.iter().any(|node| node.in_memory) && self.losses.is_none() {
             let downtime_ns = self.random.below(self.faults.downtime_max_ns);
             self.power_off(downtime_ns);
@@ -400,7 +391,7 @@ impl Cluster {
         for node in 0..self.nodes.len() {
             let extra_ns = self.random.below(downtime_ns);
             match victims.iter().find(|(victim, _)| *victim == node) {
-                // Who kept everything is not the last to come back.
+                // A node that loses data restarts after all nodes that kept theirs.
                 Some((_, kept)) => self.crash_node(node, *kept, Some(2 * downtime_ns)),
                 None => self.crash_node(node, Kept::Any, Some(downtime_ns + extra_ns)),
             }

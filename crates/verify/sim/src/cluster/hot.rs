@@ -12,34 +12,33 @@ use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-/// What nodes say to switches, of which the last two may be much too late.
+/// Messages about hot keys from nodes to switches. The last two may also be delayed for long.
 const SAID: [Opcode; 4] = [Opcode::HotConfirm, Opcode::HotClose, Opcode::HotValue, Opcode::HotLease];
-/// How much more often it is lost than what nodes say to each other.
+/// Factor by which messages about hot keys are lost more often than others.
 const LOSS_FACTOR: u64 = 3;
-/// How late: overtaken by others, after the next lease, or when all leases are over.
+/// Maximum delays: overtaken by later messages; after the next lease; after all leases have
+/// expired.
 const LATE_NS: [u64; 3] = [200_000, 15_000_000, 100_000_000];
 
-/// What is installed.
+/// A hot entry that is installed at a switch.
 #[derive(Clone, Debug)]
 pub(super) struct Installed {
-    /// Its instance.
     pub(super) instance: u64,
-    /// Where.
+    /// Index of the switch.
     pub(super) switch: usize,
-    /// Nodes, by their indexes.
+    /// Indexes of the nodes that hold copies.
     pub(super) holders: Vec<usize>,
-    /// Whether the switch is to have a copy, too (H9).
+    /// Whether the switch holds a copy, too (H9).
     pub(super) in_switch: bool,
 }
 
-/// What was changed so far.
+/// The hot entries that are installed.
 #[derive(Clone)]
 pub(super) struct HotEntries {
-    /// Chooses.
     pub(super) random: Random,
-    /// The newest instance.
+    /// The number of the newest instance.
     pub(super) newest: u64,
-    /// By keyspace and digest: in one switch (H8), though nothing here depends on that.
+    /// By keyspace and digest. Each is at one switch (H8), but nothing here depends on that.
     pub(super) installed: BTreeMap<(KeyspaceId, KeyDigest), Vec<Installed>>,
 }
 
@@ -50,7 +49,9 @@ impl HotEntries {
 }
 
 impl Cluster {
-    /// What nodes say to switches of hot keys is lost more often than other datagrams, so that it comes to leases. Values and leases arrive late, too, or once more.
+    /// Loses more of the messages about hot keys than of others, so that owners have to wait for
+    /// leases to expire. Delays or duplicates some values and leases. Whether the message is held
+    /// back.
     pub(super) fn is_held_up(
         &mut self,
         sender: Host,
@@ -83,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// An entry comes, goes, or is told of once more.
+    /// Installs or removes a random hot entry, or notifies nodes of it again.
     fn draw_hot(&mut self) {
         let interval_ns = self.scenario.hot_interval_ns;
         if self.faults_are_over() {
@@ -112,7 +113,8 @@ impl Cluster {
         self.queue.after(pause_ns, Event::Hot(None));
     }
 
-    /// Some nodes at a switch are holders from now on, with an instance of its own; what was there before makes room.
+    /// Replaces the hot entry of a key by a new instance at one switch, with some of its nodes as
+    /// holders.
     fn install_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
         self.remove_hot(name);
         self.hot.newest += 1;
@@ -126,7 +128,7 @@ impl Cluster {
     fn install_at(&mut self, name: (KeyspaceId, KeyDigest), switch: usize) -> Option<Installed> {
         let mut holders: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.hangs_at(Host::Node(*node), switch)).collect();
-        // The switch beside nodes, or alone.
+        // The switch holds a copy in addition to nodes, or alone.
         let in_switch = self.scenario.hot_values && self.hot.random.below(2) == 0;
         let count = self.hot.random.between(u64::from(!in_switch), 3) as usize;
         while holders.len() > count {
@@ -141,11 +143,12 @@ impl Cluster {
             in_switch,
         };
         let installed = Installed { instance: entry.instance, switch, holders, in_switch };
-        // A switch without tables knows no nodes.
+        // A switch without tables knows no nodes, and refuses the entry.
         self.switches[switch].change_hot(&[], &[entry]).then_some(installed)
     }
 
-    /// The switch believes that holders have the newest copy.
+    /// Sends forged confirmations, so that the switch believes that all holders have the newest
+    /// copy.
     fn lie_for_holders(&mut self, name: (KeyspaceId, KeyDigest)) {
         let to = self.clients[0].vring(name.0);
         let (keyspace, digest) = name;
@@ -168,7 +171,8 @@ impl Cluster {
         }
     }
 
-    /// All nodes are told, by who speaks for the metadata service; of copies in the switch not always what is so.
+    /// Sends all nodes the assignment of a hot key, as the metadata service would. Sometimes it is
+    /// wrong about the copy in the switch.
     fn tell_hot(&mut self, name: (KeyspaceId, KeyDigest)) {
         let installed = self.hot.installed.get(&name).cloned().unwrap_or_default();
         let holders = installed.iter().flat_map(|installed| &installed.holders);
@@ -193,7 +197,7 @@ impl Cluster {
         }
     }
 
-    /// Nothing is changed any more when all else is healed.
+    /// Whether the time of faults is over. Hot entries do not change after it.
     fn faults_are_over(&self) -> bool {
         self.queue.now_ns() >= self.scenario.faults_end_ns
     }

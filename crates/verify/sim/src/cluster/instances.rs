@@ -1,14 +1,14 @@
 //! Several instances of the metadata service, and their shared store (R12, R13).
 //!
 //! ```text
-//!   instance: Election ── SeatAsked, late or never ──▶ store: seat, state
+//!   instance: Election ── SeatAsked, late or never ──▶ store: leader lease, state
 //!      │  ▲                                               │
 //!      │  └──────────── SeatAnswered, late or never ──────┘
-//!      └─ elected ─▶ a `Controller` (its core) ─ persists by the election ─ deposed ─▶ gone
+//!      └─ elected ─▶ a `Controller` (its core) ─ persists through the election ─ deposed ─▶ gone
 //! ```
 //!
-//! Requests of an instance that was killed or paused are still executed when they arrive. Nodes know all addresses; agents have a
-//! connection to each core.
+//! The store still executes requests of an instance that was killed or paused meanwhile. Nodes know
+//! all addresses; agents have a connection to each running core.
 
 use super::addresses::INSTANCES;
 use super::controllers::Controller;
@@ -21,22 +21,23 @@ use nicekv_metadata::{
     Election, ElectionEvent, Metadata, Persisted, Seat, SeatAnswer, SeatRequest, SeatTiming,
 };
 
-/// After this a request has no answer.
+/// Timeout of a request to the store.
 const PATIENCE_NS: u64 = 50 * MILLISECOND_NS;
-/// What a request, or an answer, takes at most when nothing is wrong.
+/// Maximum latency of a request, and of an answer, without faults.
 const WAY_NS: u64 = MILLISECOND_NS;
 
 #[derive(Clone)]
 pub(super) struct Instance {
-    /// `None`: its process is down.
+    /// `None` while the process is down.
     pub(super) election: Option<Election>,
     pub(super) clock: Clock,
-    /// Of all its processes, this one.
+    /// Counts the processes of this instance.
     pub(super) life: u64,
-    /// Of all requests of this process, the last.
+    /// The number of the last request of this process.
     pub(super) asked: u64,
     pub(super) answered: u64,
-    /// Its core, while it leads or does not know better.
+    /// The number of the metadata core, from the election until the instance learns that it was
+    /// deposed.
     pub(super) process: Option<u64>,
     pub(super) has_step: bool,
     pub(super) turn_at_ns: Option<u64>,
@@ -44,7 +45,6 @@ pub(super) struct Instance {
     pub(super) storeless_until_ns: u64,
 }
 
-/// All of them.
 #[derive(Clone, Default)]
 pub(super) struct Instances {
     pub(super) members: Vec<Instance>,
@@ -52,7 +52,7 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    /// The one whose core this is.
+    /// The instance that runs this core.
     pub(super) fn of(&self, process: u64) -> Option<usize> {
         self.members.iter().position(|member| member.process == Some(process))
     }
@@ -104,7 +104,7 @@ impl Cluster {
         }
     }
 
-    /// Asks the store what is due, and tells the core what has happened.
+    /// Sends due requests to the store, and passes events of the election to the core.
     fn drive_instance(&mut self, index: usize) {
         let now_ns = self.queue.now_ns();
         let member = &mut self.instances.members[index];
@@ -164,7 +164,7 @@ impl Cluster {
         );
     }
 
-    /// A request reaches the store, perhaps of a process that is no more.
+    /// A request arrives at the store. Its process may have been killed meanwhile.
     pub(super) fn seat_asked(&mut self, instance: usize, life: u64, number: u64, request: &SeatRequest) {
         let answer = Box::new(self.carry_out(request));
         let member = &self.instances.members[instance];
@@ -204,7 +204,7 @@ impl Cluster {
         SeatAnswer::Done
     }
 
-    /// An answer reaches the instance that has asked, or its patience has ended.
+    /// An answer, or the timeout, reaches the instance that sent the request.
     pub(super) fn seat_answered(&mut self, instance: usize, life: u64, number: u64, answer: Box<SeatAnswer>) {
         let now_ns = self.queue.now_ns();
         let member = &mut self.instances.members[instance];
@@ -260,7 +260,7 @@ impl Cluster {
         }
     }
 
-    /// The core's hold of the seat, before it does anything.
+    /// Reports to the core until when it certainly holds the leader lease.
     pub(super) fn tell_hold(&mut self, process: u64) {
         let Some(index) = self.instances.of(process) else { return };
         let now_ns = self.queue.now_ns();
@@ -272,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// A core's step, if it is one of several instances'.
+    /// Persists a state of a core that shares the store with other instances.
     pub(super) fn persist_shared(&mut self, index: usize, version: u64, bytes: Vec<u8>) {
         let member = &mut self.instances.members[index];
         member.has_step = true;
@@ -283,17 +283,17 @@ impl Cluster {
         self.wake_instance(index, at_ns);
     }
 
-    /// Whether any of them is about to change anything.
+    /// Whether any instance has a write in flight.
     pub(super) fn has_shared_step(&self) -> bool {
         self.instances.members.iter().any(|member| member.has_step)
     }
 
-    /// The instance that leads, as far as it knows.
+    /// The instance that leads, or believes it does.
     pub fn leading_instance(&self) -> Option<usize> {
         self.instances.members.iter().position(|member| member.process.is_some())
     }
 
-    /// The one that leads does not reach the store any more.
+    /// The leading instance cannot reach the store for some time.
     pub(super) fn lose_store(&mut self, away_ns: u64) {
         let until_ns = self.queue.now_ns() + away_ns;
         let Some(leader) = self.leading_instance() else { return };
@@ -302,7 +302,7 @@ impl Cluster {
         self.instances.members[leader].storeless_until_ns = until_ns;
     }
 
-    /// The one that leads, as far as it knows, or any.
+    /// Draws the instance that a fault hits: mostly the leading one.
     fn victim(&mut self) -> usize {
         match self.leading_instance() {
             Some(leader) if self.random.below(4) > 0 => leader,
@@ -310,7 +310,7 @@ impl Cluster {
         }
     }
 
-    /// Kills one, or all if the power is lost.
+    /// Kills one instance, or all of them after a power loss.
     pub(super) fn crash_instances(&mut self, downtime_ns: u64, all: bool) {
         let victim = self.victim();
         for index in (0..self.instances.members.len()).filter(|index| all || *index == victim) {
@@ -339,7 +339,7 @@ impl Cluster {
         self.wake_instance(index, until_ns);
     }
 
-    /// Nothing is wrong with the store any more, and all instances run.
+    /// Ends all faults of the store, and starts all instances.
     pub(super) fn heal_instances(&mut self) {
         self.scenario.store_faults = StoreFaults::NONE;
         for index in 0..self.instances.members.len() {
@@ -348,7 +348,7 @@ impl Cluster {
         }
     }
 
-    /// Where an instance sends from.
+    /// The address that this core's instance sends from.
     pub(super) fn place_of(&self, process: u64) -> (Host, std::net::SocketAddrV4) {
         let index = self.instances.of(process).unwrap_or(0);
         (Host::instance(index), INSTANCES[index])

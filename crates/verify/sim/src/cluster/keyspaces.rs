@@ -1,5 +1,5 @@
-//! The operator creates and drops keyspaces during the run (R16). A keyspace number is never used twice, and no node answers for a dropped
-//! keyspace.
+//! The operator creates and drops keyspaces during the run (R16). A keyspace number is never used
+//! twice, and no node answers for a dropped keyspace.
 
 use super::Cluster;
 use super::event::Event;
@@ -11,20 +11,20 @@ use nicekv_proto::KeyspaceId;
 use nicekv_proto::limits::PORT_DEFAULT;
 use nicekv_proto::placement::CREATED_FIRST;
 
-/// Most keyspaces that are created in a run.
+/// Maximum keyspaces that are created in a run.
 const CREATED_MAX: usize = 8;
-/// Of each.
+/// Keys in each created keyspace.
 const KEYS: usize = 4;
-/// There is one at a time.
+/// The name of every created keyspace: only one exists at a time.
 const NAME: &str = "created";
 
 impl Cluster {
-    /// Keyspaces that were created.
+    /// The keyspaces that were created.
     pub fn created(&self) -> &crate::created_keyspaces::Created {
         &self.created
     }
 
-    /// The operator creates a keyspace, or drops it; clients hear of what was before.
+    /// The operator creates or drops a keyspace. Clients learn of the previous change.
     pub(super) fn draw_keyspace(&mut self) {
         let interval_ns = self.faults.keyspace_interval_ns;
         if interval_ns == 0 {
@@ -42,7 +42,7 @@ impl Cluster {
         self.queue.after(pause_ns, Event::Keyspace);
     }
 
-    /// Asks the newest process for a keyspace more, or less.
+    /// Requests a change of the keyspaces from the newest metadata process.
     fn change_keyspace(&mut self, change: &KeyspaceChange) {
         self.ask_newest("changes of the keyspaces", change, |core| core.change_keyspace(change).is_ok());
     }
@@ -59,20 +59,21 @@ impl Cluster {
         }
     }
 
-    /// All clients go by what there is, as at the end of a run.
+    /// Updates the clients' keyspaces at the end of a run, whether or not a change is under way.
     pub fn tell_all_keyspaces(&mut self) {
         self.look_at_keyspaces();
         self.tell_clients();
     }
 
-    /// All clients go by what there is.
+    /// Updates the keyspaces that clients know.
     fn tell_clients(&mut self) {
         let there = self.created.by_number.values().filter(|life| life.is_there);
         let there: Vec<Keyspace> = there.map(|life| life.known).collect();
         self.clients.iter_mut().for_each(|client| client.learn(&there));
     }
 
-    /// The newest state may have others: what is new is used at once, and nobody answers for what is gone.
+    /// Takes keyspaces from the newest metadata state: new ones are used at once, and no node may
+    /// answer for dropped ones any more.
     pub(super) fn look_at_keyspaces(&mut self) {
         if self.scenario.faults.keyspace_interval_ns == 0 {
             return;
@@ -93,7 +94,7 @@ impl Cluster {
             }
         }
         if self.faults.keyspace_interval_ns == 0 {
-            // All is healed: nobody is to wait for what is gone.
+            // After all faults are healed no client may wait for a dropped keyspace.
             self.tell_clients();
         }
     }
@@ -101,7 +102,7 @@ impl Cluster {
     fn note_created(&mut self, info: &KeyspaceInfo, status: &Status) {
         if let Some(life) = self.created.by_number.get(&info.id) {
             if !life.is_there {
-                self.watch.violate(format!("the number {} is given to a second keyspace (R16)", info.id));
+                self.watch.violate(format!("keyspace number {} is used a second time (R16)", info.id));
             }
             return;
         }
@@ -137,7 +138,7 @@ impl Cluster {
     }
 }
 
-/// The keyspaces that are there by command.
+/// The created keyspaces that exist now.
 fn created(core: &Metadata) -> Vec<KeyspaceInfo> {
     let keyspaces = core.cluster_info().keyspaces.into_iter();
     keyspaces.filter(|known| known.id >= CREATED_FIRST.0).collect()

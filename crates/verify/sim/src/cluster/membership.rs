@@ -7,7 +7,7 @@ use nicekv_metadata::{Change, Metadata, NodeConfig};
 use std::fmt::Debug;
 
 impl Cluster {
-    /// The operator asks for something, sensible or not.
+    /// The operator requests a random change of the set of nodes, sensible or not.
     pub(super) fn draw_change(&mut self) {
         if self.faults.change_interval_ns == 0 {
             return;
@@ -49,17 +49,19 @@ impl Cluster {
         self.change(node, &Change::Remove { name: self.node_config(node).name });
     }
 
-    /// Asks the newest process for a change of the set of nodes, that concerns this one.
+    /// Requests a change that concerns this node from the newest metadata process.
     pub(super) fn change(&mut self, node: usize, change: &Change) {
         let id = self.nodes[node].id;
         self.places.are_asked |= self.ask_newest("changes of the set of nodes", change, |core| {
-            // Numbers are given in turn: a spare gets its own only if all before it were added.
+            // The metadata service numbers nodes in order, so a spare gets its own number only
+            // after all spares before it were added.
             let plan = core.plan(change).ok().filter(|plan| plan.node == id.0);
             plan.is_some() && core.change(change).is_ok()
         });
     }
 
-    /// Asks the newest process for something, counted as `what` if it is not refused; whether it is not.
+    /// Requests something from the newest metadata process. If it is not refused, counts it as
+    /// `what` and returns true.
     pub(super) fn ask_newest(
         &mut self,
         what: &'static str,

@@ -1,27 +1,29 @@
-//! Partitions that migrate because of load (TurboKV §5.1), observed in the metadata service's state: each at most once in ten periods.
+//! Partitions that migrate because of load (TurboKV §5.1), observed in the metadata service's
+//! state: each may move at most once in ten periods.
 
 use super::Cluster;
 use nicekv_metadata::Metadata;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Periods between two moves of a partition; a tenth less is for clocks that run too fast.
+/// Minimum number of periods between two moves of a partition: ten, minus a tenth for clocks that
+/// run too fast.
 const REST_PERIODS: u64 = 9;
 
-/// What the metadata service's state said of them.
+/// Migrations observed in the metadata service's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Migrations {
-    /// Of the state that was looked at last.
+    /// Version of the last observed state.
     pub(super) version: u64,
-    /// Partitions that there were.
+    /// Partitions in the last observed state.
     pub(super) known: BTreeSet<u32>,
-    /// Where they are to be, if not where the ring says.
+    /// Target nodes of partitions that are not placed by the ring.
     pub(super) placed: BTreeMap<u32, Vec<u16>>,
-    /// When they were moved last.
+    /// When each partition was last moved.
     pub(super) moved_ns: BTreeMap<u32, u64>,
 }
 
 impl Cluster {
-    /// The newest state may have partitions elsewhere.
+    /// Compares the newest state with the last one, and checks the interval between moves.
     pub(super) fn look_at_migrations(&mut self) {
         if !self.scenario.migrates() {
             return;
@@ -35,7 +37,7 @@ impl Cluster {
             status.migrations.into_iter().flat_map(|migration| migration.placed).collect();
         let mut moved_ns = before.moved_ns;
         for (id, nodes) in &placed {
-            // What a split or a merge has made is where its parents were.
+            // A new partition of a split or merge begins on its parents' nodes: that is no move.
             if !before.known.contains(id) || before.placed.get(id) == Some(nodes) {
                 continue;
             }

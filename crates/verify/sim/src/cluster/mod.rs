@@ -1,20 +1,22 @@
 //! A whole cluster and its event loop.
 //!
-//! [`Cluster`] holds all state. An `Event` is taken from its queue and handled by one of these files:
+//! [`Cluster`] holds all state. An `Event` is taken from its queue and handled by one of these
+//! files:
 //!
 //! ```text
-//!   datagrams    through a switch or not, lost, late, twice
-//!   trunks       switches with cables between them
+//!   datagrams    through a switch or not; lost, delayed, duplicated
+//!   trunks       links between switches
 //!   nodes        turns of their loops, disks, crashes, restarts
 //!   clients      their turns and calls
 //!   streams      copying between nodes
 //!   controllers  the metadata service, its store, the switches' agents
 //!   keyspaces    created and dropped; partitions: split and merged; places: members that are replaced
 //!   hot          entries of hot keys in switches, and messages about them to nodes
-//!   faults       drawn by chance, or injected by a script; disk_losses; damage
+//!   faults       drawn at random, or injected by a script; disk_losses; damage
 //! ```
 //!
-//! A cluster is a value: a clone continues exactly as the original does, unless other faults are injected into it.
+//! A cluster is a value: a clone continues exactly as the original does, unless other faults are
+//! injected into it.
 
 mod addresses;
 mod clients;
@@ -76,18 +78,17 @@ use trace::Record;
 
 const CLIENT_PORT: u16 = 40_000;
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Tells what is drawn for this from what is drawn for everything else.
+/// Separates the random sequence of turns from all others.
 const TURNS: u64 = 0x74_7572_6e73;
 const HOT: u64 = 0x686f_7420;
 const SLICES: u64 = 0x736c_6963_6573;
 
-/// See the module.
 #[derive(Clone)]
 pub struct Cluster {
     scenario: Scenario,
     faults: Faults,
     random: Random,
-    /// When loops turn.
+    /// Draws when loops run.
     turns: Random,
     queue: Queue<Event>,
     network: Network,
@@ -97,18 +98,18 @@ pub struct Cluster {
     clients: Vec<Client>,
     switches: Vec<Switch>,
     controllers: Controllers,
-    /// Of the metadata service, if there are several.
+    /// The instances of the metadata service, if there are several.
     instances: Instances,
-    /// Agents' connections to metadata services.
+    /// Connections of agents to the metadata service.
     links: BTreeMap<u64, Link>,
     /// Neighbours of each switch.
     trunks: Vec<Vec<usize>>,
     links_made: u64,
-    /// An agent does not try to connect before.
+    /// An agent does not connect to the metadata service before this time.
     agent_away_until_ns: Vec<u64>,
-    /// A switch refuses tables before.
+    /// A switch refuses tables before this time.
     full_until_ns: Vec<u64>,
-    /// A port that no switch has; they report the others as soon as there is one.
+    /// A port that no switch has. Switches report their ports while there is such a port.
     missing_port: Option<u16>,
     created: Created,
     reshapings: Reshapings,
@@ -117,9 +118,9 @@ pub struct Cluster {
     hot: HotEntries,
     connections: BTreeMap<u64, Connection>,
     connections_made: u64,
-    /// While what disks have lost is not made up for: what goes wrong again then.
+    /// The drawn fault rates, while rates are reduced until lost data is restored.
     losses: Option<Faults>,
-    /// At this event the power is lost.
+    /// The number of the event at which all power is lost.
     power_loss_at: Option<u64>,
     /// Numbers calls and answers.
     tick: u64,
@@ -144,7 +145,7 @@ fn surroundings_of(scenario: &Scenario, seed: u64) -> Surroundings {
 }
 
 impl Cluster {
-    /// A new cluster, all of whose processes start now.
+    /// Creates a cluster and starts all its processes.
     pub fn new(scenario: Scenario, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let surroundings = surroundings_of(&scenario, seed);
@@ -194,7 +195,7 @@ impl Cluster {
             rings,
             scenario,
         };
-        // Load may split and merge, too.
+        // Migration by load may also split and merge partitions.
         cluster.reshapings.are_asked = cluster.scenario.migrates();
         cluster.begin();
         cluster
@@ -223,27 +224,24 @@ impl Cluster {
         self.draw_power_loss();
     }
 
-    /// The nodes.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The clients.
     pub fn clients(&self) -> &[Client] {
         &self.clients
     }
 
-    /// The metadata service that leads, if it runs.
+    /// The newest metadata process, if it is running.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.controllers.newest().map(|controller| &controller.core)
     }
 
-    /// The scenario.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// How often what happened.
+    /// Counts of events and faults.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally.clone();
         let cores = self.nodes.iter().filter_map(|node| node.core.as_ref());
@@ -270,7 +268,7 @@ impl Cluster {
         tally
     }
 
-    /// What must never be seen, and was.
+    /// The first violation that was found during the run.
     pub fn violation(&self) -> Option<&str> {
         let kernels =
             || self.nodes.iter().filter_map(|node| node.kernel.as_ref()).find_map(Kernel::violation);
@@ -282,12 +280,12 @@ impl Cluster {
             .or_else(kernels)
     }
 
-    /// The simulated time.
     pub fn now_ns(&self) -> u64 {
         self.queue.now_ns()
     }
 
-    /// Lets everything happen that happens before `end_ns`; stops earlier when `is_enough`, asked now and then.
+    /// Runs all events before `end_ns`; stops earlier if `is_enough`, which is checked now and
+    /// then.
     pub fn run_until(&mut self, end_ns: u64, mut is_enough: impl FnMut(&Self) -> bool) {
         const ASKED_EVERY: u64 = 64;
         while let Some(event) = self.queue.next_before(end_ns) {
@@ -298,7 +296,8 @@ impl Cluster {
         }
     }
 
-    /// Lets everything happen up to, and without, the first event before `end_ns` that `is_it`. False if there is none.
+    /// Runs all events before the first one that `is_it` accepts. False if there is none before
+    /// `end_ns`.
     pub fn run_before(&mut self, end_ns: u64, mut is_it: impl FnMut(&Self, Seen<'_>) -> bool) -> bool {
         while let Some(event) = self.queue.peek_before(end_ns) {
             if is_it(self, self.seen(event)) {
@@ -315,7 +314,7 @@ impl Cluster {
         self.queue.peek_before(end_ns).map(|event| self.seen(event))
     }
 
-    /// Lets the next event happen.
+    /// Runs the next event.
     pub fn step(&mut self) {
         if let Some(event) = self.queue.next_before(u64::MAX) {
             self.happen(event);
@@ -356,7 +355,7 @@ impl Cluster {
         Seen { host, what }
     }
 
-    /// A datagram that was seen arrives once more, at every node.
+    /// Delivers an earlier datagram again, to every node.
     pub fn replay(&mut self, sender: Host, bytes: &[u8]) {
         let from = match sender {
             Host::Node(node) => self.nodes[node].address,
@@ -368,18 +367,18 @@ impl Cluster {
         }
     }
 
-    /// From now on everything takes a node as much longer as the scenario's faults say, or not.
+    /// Makes a node slow by the scenario's factor, or normal again.
     pub fn set_slow(&mut self, node: usize, is_slow: bool) {
         self.nodes[node].is_slow = is_slow;
     }
 
-    /// The keyspace of that number.
+    /// The shape of the keyspace with this number.
     pub fn shape(&self, keyspace: u16) -> Shape {
         let begun_with = self.scenario.keyspaces.get(usize::from(keyspace)).copied();
         begun_with.or_else(|| self.created.shape(keyspace)).expect("a keyspace that was there")
     }
 
-    /// The node that leads a partition in its newest epoch.
+    /// The primary of a partition in its newest epoch.
     pub fn primary(&self, partition: PartitionId) -> Option<usize> {
         let leads = |(index, node): (usize, &Node)| {
             let status = node.core.as_ref()?.status();
@@ -437,7 +436,7 @@ fn node_address(index: usize) -> SocketAddrV4 {
 }
 
 fn new_client(index: usize, scenario: &Scenario) -> Client {
-    // Spread over the divisions of the client addresses.
+    // Clients are spread evenly over the address ranges by which gets are divided.
     let host = (index * 256 / scenario.clients + 1) as u8;
     let address = SocketAddrV4::new([10, 20, 2, host].into(), CLIENT_PORT);
     let id = ClientId::new(crate::node::START_UNIX_MS, index as u64 + 1);

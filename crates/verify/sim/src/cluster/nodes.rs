@@ -43,7 +43,8 @@ impl Cluster {
         self.end_turn(index, busy);
     }
 
-    /// Goes on with what a turn has led to, unless an op has ended the process in it.
+    /// Continues after a turn with its disk operations, unless an op crashed the process during the
+    /// turn.
     fn end_turn(&mut self, index: usize, busy: Vec<Busy>) {
         if self.nodes[index].has_ended() {
             self.tally.count("processes ended by an op");
@@ -63,7 +64,7 @@ impl Cluster {
         self.tally.add_counters(&core.status());
         self.nodes[index].crash(kept, &mut self.random);
         if self.scenario.edges && self.random.below(2) == 0 {
-            // The whole host: its edge is away as long.
+            // The whole host fails: its own switch restarts with it.
             self.crash_switch(index);
             self.part_agent(index, downtime_ns.unwrap_or(u64::MAX / 2));
         }
@@ -105,11 +106,11 @@ impl Cluster {
             return self.queue.at(at_ns, Event::DiskDone { node: index, process, busy });
         }
         if matches!(*busy, Busy::Force { .. }) {
-            self.note(|names| Some(format!("{} has forced its log", names.host(Host::Node(index)))));
+            self.note(|names| Some(format!("{} has synced its log", names.host(Host::Node(index)))));
         }
         self.nodes[index].done.push_back(*busy);
         if self.faults.late_disk_ns > 0 && self.turns.below(2) == 0 {
-            // A busy machine: the loop has other things to do, and then datagrams, too.
+            // A busy machine handles the completion later, and new datagrams with it.
             let late_ns = self.turns.below(self.faults.late_disk_ns);
             return self.wake_node(index, now_ns + late_ns);
         }
@@ -117,7 +118,7 @@ impl Cluster {
         self.end_turn(index, more);
     }
 
-    /// Sends what the core has to send, and sets the time of its next turn.
+    /// Sends the core's datagrams, and schedules the node's next turn.
     pub(super) fn flush_node(&mut self, index: usize) {
         let from = self.nodes[index].address;
         let mut bytes = Vec::new();
@@ -141,7 +142,7 @@ impl Cluster {
         }
     }
 
-    /// What the kernel of a node answers, it sends, whatever its process does.
+    /// Sends the answers of a node's kernel, whatever state the process is in.
     pub(super) fn pass_kernel(&mut self, index: usize) {
         let from = self.nodes[index].address;
         for Answer { to, bytes, is_copy } in self.nodes[index].pass_kernel(self.scenario.pace.inbox_max) {

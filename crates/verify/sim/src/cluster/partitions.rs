@@ -7,19 +7,19 @@ use nicekv_proto::placement::{KeyOrder, match_digest, vnodes};
 use nicekv_proto::{Epoch, MatchRange, PartitionId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of a keyspace there are no more than so many.
+/// Maximum partitions of a keyspace.
 const PARTITIONS_MAX: usize = 8;
 
-/// What the metadata service's state said of them.
+/// Splits and merges observed in the metadata service's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reshapings {
-    /// Some were asked for.
+    /// Whether any splits or merges were requested.
     pub(super) are_asked: bool,
-    /// Of the state that was looked at last.
+    /// Version of the last observed state.
     pub(super) version: u64,
-    /// Partitions of which others are formed that are to take their place.
+    /// Parent partitions of splits and merges that are under way.
     pub(super) forming: BTreeSet<u32>,
-    /// Those of them that are sealed.
+    /// Those parents that are sealed.
     pub(super) sealed: BTreeSet<u32>,
 }
 
@@ -40,7 +40,7 @@ impl Cluster {
         epochs
     }
 
-    /// The operator has partitions split or merged, or changes their mind.
+    /// The operator requests a split or merge, or cancels one.
     pub(super) fn draw_reshaping(&mut self) {
         let interval_ns = self.faults.reshape_interval_ns;
         if interval_ns == 0 {
@@ -78,7 +78,7 @@ impl Cluster {
         }
     }
 
-    /// To be split at a key, or just behind one, so that this is the last that the first half owns.
+    /// Draws a split at a key, or just behind one, so that this key is the last of the first half.
     fn draw_border(&mut self, drawn: &PartitionStatus) -> Option<PartitionChange> {
         let keys = self.scenario.workload.keys.iter().filter(|key| key.keyspace == drawn.keyspace);
         let values = keys.map(|key| match_digest(KeyOrder::Range, &key.name).match_value());
@@ -87,18 +87,18 @@ impl Cluster {
         Some(PartitionChange::SplitAt { partition: drawn.id, first: MatchValue(*border) })
     }
 
-    /// Whether a keyspace may have other partitions than it began with.
+    /// Whether the partitions of a keyspace may have been split or merged.
     pub(crate) fn may_be_reshaped(&self) -> bool {
         self.reshapings.are_asked
     }
 
-    /// Asks the newest process for it.
+    /// Requests a split or merge from the newest metadata process.
     pub fn change_partitions(&mut self, change: &PartitionChange) {
         let ask = |core: &mut Metadata| core.change_partitions(change).is_ok();
         self.reshapings.are_asked |= self.ask_newest("splits and merges asked for", change, ask);
     }
 
-    /// The newest state may say something new.
+    /// Checks the newest metadata state for everything that is observed in it.
     pub(super) fn look_at_state(&mut self) {
         self.look_at_keyspaces();
         self.look_at_reshapings();
@@ -106,7 +106,8 @@ impl Cluster {
         self.look_at_migrations();
     }
 
-    /// The newest state may have come further with what was asked for, or given it up for now.
+    /// Counts splits and merges that have completed or were broken off since the last observed
+    /// state.
     fn look_at_reshapings(&mut self) {
         if !self.reshapings.are_asked {
             return;

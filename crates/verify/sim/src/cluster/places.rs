@@ -1,22 +1,24 @@
-//! Members of quorum keyspaces that are being replaced (R14), observed in the metadata service's state.
+//! Members of quorum keyspaces that are being replaced (R14), observed in the metadata service's
+//! state.
 
 use super::Cluster;
 use nicekv_metadata::{Metadata, PartitionStatus};
 use std::collections::BTreeSet;
 
-/// What the state said of them.
+/// Replacements of quorum members, observed in the metadata service's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// The set of nodes was changed.
+    /// Whether any change of the set of nodes was requested.
     pub(super) are_asked: bool,
-    /// Of the state that was looked at last.
+    /// Version of the last observed state.
     pub(super) version: u64,
-    /// Partitions, and which member of them leaves.
+    /// Partitions, each with the member that leaves.
     pub(super) leaving: BTreeSet<(u32, u16)>,
 }
 
 impl Cluster {
-    /// The newest state may say that a place has gone to another node, or that it does not go after all.
+    /// Counts members that were replaced, and replacements that were broken off, since the last
+    /// observed state.
     pub(super) fn look_at_places(&mut self) {
         if !self.places.are_asked {
             return;

@@ -13,90 +13,93 @@ use nicekv_proto::placement::{GroupRing, ring_pairs};
 use nicekv_switch::{Prefix, VringConfig, VringSet};
 use std::net::Ipv4Addr;
 
-/// Shape of a cluster and of what it goes through.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Storage nodes that the cluster begins with.
+    /// Storage nodes at the beginning.
     pub nodes: usize,
-    /// Nodes that run and may be added.
+    /// Further nodes that run, and that the operator may add.
     pub spares: usize,
-    /// Numbered from 0.
+    /// The keyspaces, numbered from 0.
     pub keyspaces: Vec<Shape>,
-    /// Switches; hosts are attached to them in turn, and all of them have the same tables.
+    /// Number of switches. Hosts are attached to them in turn, and all have the same tables.
     pub switches: usize,
-    /// How they hang together, if they do: then each host hangs at one of them. Else every server hangs at each.
+    /// The trunks between switches, if there are any: then each host is attached to one switch.
+    /// Else every server is attached to all.
     pub trunks: Trunks,
-    /// Whether no switch may ever send back, and so lose, what a client asks for: where nothing but the order of updates could make it.
+    /// Whether it is a violation that a switch would send a client's request back where it came
+    /// from, and so drops it. Set where only the order of table updates could cause it.
     pub ways_are_whole: bool,
-    /// Whether every host has a switch of its own instead, which may die with it.
+    /// Whether every host has its own switch, which may fail with it.
     pub edges: bool,
-    /// Instances of the metadata service; several share a store, and one leads by lease.
+    /// Instances of the metadata service. Several share a store, and one leads by lease.
     pub instances: usize,
-    /// For how long it leads after the store has heard it.
+    /// Duration of the leader lease.
     pub store_lease: Duration,
-    /// What goes wrong with that store.
+    /// Faults of that store.
     pub store_faults: StoreFaults,
-    /// Whether gets are spread over the replicas by their source.
+    /// Whether gets are divided among the replicas by their source address.
     pub balancing: bool,
-    /// Whether the switches hide the source addresses, as the one in user space does.
+    /// Whether the switches replace the source addresses, as the user-space switch does.
     pub hides_sources: bool,
     /// Whether nodes' kernels answer gets.
     pub kernel_gets: bool,
-    /// Between two changes of the hot entries in switches; 0: there are none.
+    /// Interval of changes to the hot entries in switches; 0: there are none.
     pub hot_interval_ns: u64,
-    /// Whether some of these say that the switch has a copy, too (H9).
+    /// Whether some hot entries give the switch a copy, too (H9).
     pub hot_values: bool,
-    /// Who finds the node for a request to a chain.
+    /// Who routes requests to chains: the switch, nodes or clients.
     pub coordination: Coordination,
-    /// How fast nodes discard what nobody needs: a slow one may be at it when it becomes a member again.
+    /// How fast nodes discard unneeded data. A slow node may still discard when it becomes a member
+    /// again.
     pub discard_bytes_per_second: u64,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// What they do.
     pub workload: Workload,
-    /// How long things take.
+    /// Durations without faults.
     pub pace: Pace,
-    /// Periods of the metadata service.
+    /// Intervals and timeouts of the metadata service.
     pub timing: Timing,
-    /// What goes wrong, for `faults_end_ns`.
+    /// Rates of faults until `faults_end_ns`.
     pub faults: Faults,
-    /// When everything is healed.
+    /// When all faults are healed.
     pub faults_end_ns: u64,
-    /// Of a thousand requests no more datagrams are sent again, if there is no other fault.
+    /// Maximum retransmitted datagrams per thousand requests, in a run without other faults.
     pub retries_max: Option<u64>,
 }
 
 impl Scenario {
-    /// Nodes that run.
+    /// Nodes that run, spares included.
     pub(crate) fn node_count(&self) -> usize {
         self.nodes + self.spares
     }
 
-    /// How often nodes tell who asks for what: twice as often as it is looked at, where that is so often that a run sees it.
+    /// Interval of nodes' reports on who sends gets: half of the interval at which load is divided,
+    /// if a run is long enough to see that.
     pub(crate) fn sources(&self) -> Duration {
         let interval = self.timing.divide_interval;
         let is_seen = self.balancing && interval < Timing::default().divide_interval;
         if is_seen { interval / 2 } else { Duration::ZERO }
     }
 
-    /// The same as the metadata service has them: switches are asked for what they count only where something follows from it.
+    /// The timing of the metadata service. It polls switch counters only if something depends on
+    /// them.
     pub(crate) fn timing(&self) -> Timing {
         let count_interval = if self.migrates() { self.timing.balance_period / 5 } else { Duration::ZERO };
         Timing { count_interval, ..self.timing }
     }
 
-    /// Whether partitions of any keyspace go where load is little.
+    /// Whether load moves partitions of any keyspace.
     pub(crate) fn migrates(&self) -> bool {
         self.keyspaces.iter().any(|shape| shape.migrates)
     }
 
-    /// The ring of groups of targets, where there are names of objects.
+    /// The ring of groups of targets, if keys are names of objects.
     pub(crate) fn group_ring(&self) -> Option<GroupRing> {
         let has_names = self.keyspaces.iter().any(|shape| shape.has_names);
         has_names.then(|| GroupRing::on_network(PORT_DEFAULT))
     }
 
-    /// All rings, as switches have them.
+    /// All rings that the switches know.
     pub(crate) fn rings(&self) -> VringSet {
         let ring = |base: Ipv4Addr| Prefix::new(base.octets(), 16);
         let pairs = ring_pairs(&specs(&self.keyspaces))
@@ -109,30 +112,31 @@ impl Scenario {
         }
     }
 
-    /// How often nodes tell where load lies.
+    /// Interval of nodes' reports on their load.
     pub(crate) fn heat(&self) -> Duration {
         if self.migrates() { self.timing.balance_period / 3 } else { Duration::ZERO }
     }
 
-    /// How often nodes count what they store: where something follows from it, as often as they tell where load lies.
+    /// Interval at which nodes count what they store: that of load reports, if something depends on
+    /// it.
     pub(crate) fn usage(&self) -> Duration {
         let is_bounded = self.keyspaces.iter().any(|shape| shape.keys_max.is_some());
         if is_bounded { self.heat() } else { Duration::ZERO }
     }
 
-    /// Trunks are between switches with ports.
+    /// Whether switches have trunks between them. Then they have ports, too.
     pub(crate) fn has_trunks(&self) -> bool {
         let are_there = self.trunks != Trunks::None && self.switch_count() > 1;
         are_there && !self.edges && !self.hides_sources
     }
 
-    /// Of each switch those to which trunks lead.
+    /// The neighbours of each switch.
     pub(crate) fn neighbours(&self) -> Vec<Vec<usize>> {
         let trunks = if self.has_trunks() { self.trunks } else { Trunks::None };
         trunks.neighbours(self.switch_count())
     }
 
-    /// Switches that there are.
+    /// Number of switches.
     pub(crate) fn switch_count(&self) -> usize {
         if self.edges {
             return self.node_count() + self.clients;

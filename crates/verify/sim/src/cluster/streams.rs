@@ -6,15 +6,15 @@ use crate::network::Host;
 use nicekv_replica::StreamPeer;
 use std::net::SocketAddrV4;
 
-/// Streams that may be open at once.
+/// Maximum open streams.
 const CONNECTIONS_MAX: usize = 1024;
 
-/// A copying stream. It ends with either process.
+/// A copying stream between two processes. It ends with either.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) dialer: (usize, u64),
     pub(super) acceptor: (usize, u64),
-    /// When the last frame arrives, by direction.
+    /// When the last frame sent so far arrives, by direction.
     busy_until_ns: [u64; 2],
 }
 
@@ -48,7 +48,7 @@ impl Cluster {
         self.queue.at(*free_ns, Event::Frame { connection: number, to_acceptor, bytes });
     }
 
-    /// The connection of this process to that address; a new one if there is none.
+    /// The open connection of this process to that address; a new one if there is none.
     fn dial(&mut self, dialer: (usize, u64), address: SocketAddrV4) -> Option<u64> {
         let acceptor = self.nodes.iter().position(|node| node.address == address && node.core.is_some())?;
         let acceptor = (acceptor, self.nodes[acceptor].process);

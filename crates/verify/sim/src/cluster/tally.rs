@@ -3,16 +3,15 @@
 use nicekv_replica::NodeStatus;
 use std::collections::BTreeMap;
 
-/// How often what happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Events: a datagram or frame delivered, a timer, a disk completion.
+    /// Number of events: a datagram or frame delivered, a timer, a disk completion.
     pub events: u64,
-    /// Faults, by what happened.
+    /// Counts of faults and other occurrences, by name.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Answers to gets that were compared with what a node's core said may be shown.
+    /// Answers to gets that were compared with what the node's core said may be shown.
     pub compared: u64,
-    /// Datagrams of clients that switches have sent to one node each, by its index.
+    /// Clients' gets that switches sent to a single node, by the node's index.
     pub asked: BTreeMap<usize, u64>,
 }
 
@@ -27,7 +26,7 @@ impl Tally {
         }
     }
 
-    /// Adds what a process has counted.
+    /// Adds the counters of a process.
     pub(super) fn add_counters(&mut self, NodeStatus { counters, values, .. }: &NodeStatus) {
         let counted = [
             ("values made by primaries", values.made),
@@ -45,12 +44,12 @@ impl Tally {
         counted.into_iter().for_each(|(what, count)| self.count_many(what, count));
     }
 
-    /// How often this fault happened.
+    /// How often this fault, or other occurrence, was counted.
     pub fn of(&self, fault: &str) -> u64 {
         self.faults.get(fault).copied().unwrap_or(0)
     }
 
-    /// Adds what happened elsewhere.
+    /// Adds another run's counts.
     pub fn add(&mut self, other: &Self) {
         self.events += other.events;
         self.compared += other.compared;

@@ -3,7 +3,7 @@
 use super::Cluster;
 use crate::transcript::Names;
 
-/// Where the lines of a transcript go.
+/// Where trace lines go.
 #[derive(Clone, Debug)]
 pub(super) enum Record {
     Nowhere,
@@ -12,17 +12,17 @@ pub(super) enum Record {
 }
 
 impl Cluster {
-    /// Gives each line of what happens from now on to `print`.
+    /// From now on passes each trace line to `print`.
     pub fn trace(&mut self, print: fn(&str)) {
         self.record = Record::Printed(print);
     }
 
-    /// Keeps what happens from now on as lines.
+    /// From now on keeps trace lines in memory.
     pub fn keep_lines(&mut self) {
         self.record = Record::Lines(Vec::new());
     }
 
-    /// What [`Self::keep_lines`] kept.
+    /// Takes the lines since [`Self::keep_lines`].
     pub fn take_lines(&mut self) -> Vec<String> {
         match std::mem::replace(&mut self.record, Record::Nowhere) {
             Record::Lines(lines) => lines,
@@ -30,7 +30,7 @@ impl Cluster {
         }
     }
 
-    /// Adds a line to the transcript.
+    /// Adds a trace line.
     pub fn note(&mut self, what: impl FnOnce(&Names) -> Option<String>) {
         if matches!(self.record, Record::Nowhere) {
             return;

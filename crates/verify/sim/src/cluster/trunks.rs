@@ -1,4 +1,5 @@
-//! Trunks between switches: the topology, where hosts are attached, and datagrams that cross trunks.
+//! Trunks between switches: the topology, where hosts are attached, and datagrams that cross
+//! trunks.
 
 use super::Cluster;
 use super::event::Event;
@@ -8,25 +9,26 @@ use nicekv_metadata::{host_id, service_host_id};
 use nicekv_switch::control::ControlReply;
 use nicekv_switch::{TableSet, Topology};
 
-/// An agent sees that a cable is dead, and its word arrives, after this.
+/// Time until an agent notices a dead link and its report arrives.
 const NOTICE_NS: u64 = 100_000;
 impl Cluster {
-    /// The switch that a node hangs at.
+    /// The switch that a node is attached to.
     pub(crate) fn switch_of(&self, node: usize) -> usize {
         self.home(Host::Node(node))
     }
 
-    /// Whether no node hangs at a switch of a tree.
+    /// Whether no node is attached to this switch of a tree.
     pub(super) fn is_above_racks(&self, switch: usize) -> bool {
         self.scenario.trunks.racks().is_some_and(|(first, _)| switch < first)
     }
 
-    /// Those to which trunks lead from a switch, ascending.
+    /// The neighbours of a switch, ascending.
     pub(crate) fn neighbours(&self, switch: usize) -> &[usize] {
         &self.trunks[switch]
     }
 
-    /// As the scenario says, or none: then every server hangs at each switch.
+    /// The topology for the metadata service. Without trunks it is empty: every server is attached
+    /// to all switches.
     pub(super) fn topology(&self) -> Topology {
         let mut topology = Topology::default();
         if !self.scenario.has_trunks() {
@@ -46,13 +48,13 @@ impl Cluster {
         topology
     }
 
-    /// The switch that a host hangs at; where there are no trunks, the one that it sends by.
+    /// The switch that a host is attached to; without trunks, the switch that it sends through.
     pub(crate) fn home(&self, host: Host) -> usize {
         if let Some((first, racks)) = self.scenario.trunks.racks().filter(|_| self.scenario.has_trunks()) {
             let rack = |node: usize| first + node * racks / self.nodes.len();
             return match host {
                 Host::Node(index) => rack(index),
-                // Beside a node, or anywhere.
+                // Even clients are attached to a node's switch, odd ones to any.
                 Host::Client(index) if index % 2 == 0 => rack(index % self.nodes.len()),
                 Host::Client(index) => index * 5 % self.switches.len(),
                 Host::Metadata | Host::Switch(_) | Host::Instance(_) => 0,
@@ -71,7 +73,8 @@ impl Cluster {
         !self.scenario.has_trunks() || self.home(host) == switch
     }
 
-    /// The neighbour of a switch towards a host, by trunks that both of their ends have open: what is learned and flooded takes this way.
+    /// The next switch towards a host, over trunks that are open at both ends. Learned and flooded
+    /// frames take this path.
     pub(super) fn neighbour(&self, switch: usize, host: Host) -> Option<usize> {
         let mut next: Vec<Option<usize>> = vec![None; self.switches.len()];
         let mut level = vec![self.home(host)];
@@ -95,7 +98,8 @@ impl Cluster {
         self.switches[one].has_open(port_of(other)) && self.switches[other].has_open(port_of(one))
     }
 
-    /// Where a datagram comes in that leaves by the trunk to a neighbour, if it is not lost, and neither end is closed.
+    /// Passes a datagram over the trunk to a neighbour. Returns the neighbour and its port, or
+    /// `None` if the datagram is lost or either end is closed.
     pub(super) fn cross(&mut self, switch: usize, neighbour: usize) -> Option<(usize, Option<u16>)> {
         self.tally.count("datagrams that crossed a trunk");
         let is_cut = self.network.is_cut(Host::Switch(switch), Host::Switch(neighbour));
@@ -103,12 +107,13 @@ impl Cluster {
         (!is_lost && self.is_open(switch, neighbour)).then(|| (neighbour, Some(port_of(switch))))
     }
 
-    /// Whether tables name a host on the port that no switch has.
+    /// Whether the tables use the port that no switch has.
     pub(super) fn lacks_port(&self, tables: &TableSet) -> bool {
         tables.validate_ports(|port| self.missing_port != Some(port)).is_err()
     }
 
-    /// What an agent says of its ports, and of the cables to other switches, over connections that do not know it yet.
+    /// Reports a switch's ports and dead trunks over all its connections that have not got this
+    /// report yet.
     pub(super) fn tell_ports(&mut self, switch: usize) {
         let present = self.missing_port.map(|missing| {
             let all =
@@ -133,7 +138,7 @@ impl Cluster {
     }
 }
 
-/// The port of every switch where the trunk to a neighbour is.
+/// The port number of the trunk to a neighbour; the same at every switch.
 fn port_of(neighbour: usize) -> u16 {
     TRUNK_PORT + neighbour as u16
 }

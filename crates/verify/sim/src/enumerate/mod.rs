@@ -1,4 +1,5 @@
-//! Every fault at every point of a short run of a whole cluster: alone, and together with every other.
+//! Every fault at every point of a short run of a whole cluster: alone, and together with every
+//! other.
 //!
 //! ```text
 //!   ── begun ──┬──────┬──────┬── point ──┬─ … ── at rest ── judged
@@ -7,17 +8,19 @@
 //!              └ crash ── point ── crash ── point ── crash ── … ── judged   triples
 //! ```
 //!
-//! All durations are fixed, so that a run is determined by its faults. A *point* is an event of a node or of the metadata
-//! service that carries news: a datagram arrives (heartbeats, leases and probes are none), a frame of a copy, tables, a disk
-//! completion. At it, before it happens, its host is crashed for long (and loses what is not forced) or restarted at once, paused, or
-//! cut off inwards, outwards or both ways; each heals by itself after [`FAULT_NS`]. What a run has in common with others is run once: a
-//! cluster is copied at a point.
+//! All durations are fixed, so a run is determined by its faults. A *point* is an event at a node
+//! or at the metadata service that carries information: a datagram arrives (other than heartbeats,
+//! leases and probes), a frame of a copying stream, tables, a disk completion. Just before this
+//! event its host is crashed for long (and loses what is not synced) or restarted at once, paused,
+//! or cut off inwards, outwards or both ways; each fault heals by itself after [`FAULT_NS`]. The
+//! common beginning of several runs is executed once: the cluster is cloned at each point.
 //!
 //! Which runs there are:
 //! * singles: every fault at every point until the script's run is at rest;
-//! * pairs: after every single, every fault at every point until the cluster is at rest again, at most [`SECOND_NS`] later;
-//! * triples: three crashes, of which the third falls into the recovery that the second causes, at most [`THIRD_NS`] later. They end
-//!   with the last of those that every pair of crashes has on its way.
+//! * pairs: after every single, every fault at every point until the cluster is at rest again, at
+//!   most [`SECOND_NS`] later;
+//! * triples: after every pair of crashes, a third crash at every point until the cluster is at
+//!   rest again, at most [`THIRD_NS`] later.
 
 mod scripts;
 
@@ -31,7 +34,7 @@ use nicekv_proto::Datagram;
 use std::fmt;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// How long a fault lasts: longer than it takes to suspect a node and to remove it.
+/// Duration of a fault: longer than it takes to suspect a node and to remove it.
 pub const FAULT_NS: u64 = 250 * MILLISECOND_NS;
 /// Maximum time between the first and the second fault.
 pub const SECOND_NS: u64 = 600 * MILLISECOND_NS;
@@ -41,7 +44,7 @@ pub const THIRD_NS: u64 = 200 * MILLISECOND_NS;
 const LOOKED_AT_NS: u64 = 30 * MILLISECOND_NS;
 /// Downtime of a process that is restarted at once.
 const RESTART_NS: u64 = 10 * MILLISECOND_NS;
-/// When another metadata leader takes over from a paused one.
+/// Time until another metadata leader takes over from a paused one.
 const TAKEOVER_NS: u64 = 30 * MILLISECOND_NS;
 
 /// A kind of fault of a host at a point.
@@ -67,9 +70,9 @@ const KINDS: [(Kind, &str); 6] = [
 /// A fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedFault {
-    /// The number of events before it.
+    /// Number of events before it.
     pub event: u64,
-    /// The fault of the host of the next event.
+    /// The fault, which hits the host of the next event.
     pub kind: Kind,
 }
 
@@ -80,38 +83,38 @@ impl fmt::Display for PlacedFault {
     }
 }
 
-/// How far an enumeration goes.
+/// Which runs an enumeration visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Whether to visit pairs, and of how many second points one: 1 is all of them.
+    /// Whether to visit pairs: one in this many second points; 1 visits all.
     pub pairs: Option<u64>,
-    /// The same of triples.
+    /// The same for triples.
     pub triples: Option<u64>,
 }
 
-/// How much was seen.
+/// Totals of an enumeration.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub points: u64,
     pub singles: u64,
     pub pairs: u64,
     pub triples: u64,
-    /// Of all runs; what runs have in common is counted once.
+    /// Events of all runs. A common beginning counts once.
     pub events: u64,
     /// The first violation, and the faults that lead to it.
     pub violation: Option<(String, Vec<PlacedFault>)>,
 }
 
-/// A run on its way.
+/// A run under way.
 #[derive(Clone)]
 struct Run {
     cluster: Cluster,
     faults: Vec<PlacedFault>,
-    /// When the cuts are mended.
+    /// When all cuts are healed.
     mended_ns: u64,
 }
 
-/// Visits all runs of a script, or until something is wrong.
+/// Visits all runs of a script, up to the first violation.
 pub fn enumerate(script: &Script, depth: Depth) -> Counts {
     let run = Run { cluster: script.begin(), faults: Vec::new(), mended_ns: 0 };
     let mut visitor = Visitor { depth, counts: Counts::default(), skipped: 0 };
@@ -123,7 +126,7 @@ pub fn enumerate(script: &Script, depth: Depth) -> Counts {
 /// Runs a script with these faults, and judges it.
 ///
 /// # Errors
-/// There is no such point.
+/// A fault is not placed at a point.
 pub fn replay(script: &Script, faults: &[PlacedFault], print: Option<fn(&str)>) -> Result<Report, String> {
     let mut run = Run { cluster: script.begin(), faults: Vec::new(), mended_ns: 0 };
     if let Some(print) = print {
@@ -139,7 +142,7 @@ pub fn replay(script: &Script, faults: &[PlacedFault], print: Option<fn(&str)>) 
     Ok(run.judge())
 }
 
-/// Reads faults as they are printed, joined by `+`.
+/// Parses faults in their printed form, joined by `+`.
 pub fn parse_faults(text: &str) -> Option<Vec<PlacedFault>> {
     let fault = |text: &str| {
         let (event, name) = text.split_once('.')?;
@@ -156,7 +159,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    /// Goes on with `run` to its end, and branches off a fault at each point before `end_ns`.
+    /// Continues `run` to its end, and branches off a fault at each point before `end_ns`.
     fn visit(&mut self, mut run: Run, end_ns: u64) {
         let (began_events, depth) = (run.cluster.tally().events, run.faults.len());
         let rest_ns = run.cluster.now_ns() + LOOKED_AT_NS;
@@ -202,7 +205,8 @@ impl Visitor {
         }
     }
 
-    /// Of the points after `depth` faults, one of every so many.
+    /// Whether to visit this point after `depth` faults: one in a fixed number of points is
+    /// visited.
     fn is_wanted(&mut self, depth: usize) -> bool {
         let every = match depth {
             0 => Some(1),
@@ -231,7 +235,7 @@ impl Visitor {
 }
 
 impl Run {
-    /// The host that the next event brings news to.
+    /// The host of the next event, if the event is a point.
     fn point(&self) -> Option<Host> {
         let seen = self.cluster.next(u64::MAX)?;
         is_news(seen).then_some(seen.host)
@@ -259,7 +263,7 @@ impl Run {
         self.cluster.inject(Fault::CutOff { host, direction });
     }
 
-    /// Nothing is left to be done, and nothing is broken any more.
+    /// Whether no work is left, and all faults have healed.
     fn is_at_rest(&self) -> bool {
         const ASKED_EVERY: u64 = 16;
         self.mended_ns == 0
@@ -268,7 +272,7 @@ impl Run {
     }
 
     fn judge(mut self) -> Report {
-        // What is left of a fault goes its way.
+        // Lets the faults that are left end by themselves.
         while self.mended_ns > 0 {
             self.step();
         }

@@ -1,4 +1,4 @@
-//! What the cluster does while the faults come.
+//! The scripts: what the cluster does while faults are injected.
 
 use super::MILLISECOND_NS;
 use crate::checker::Action;
@@ -11,9 +11,9 @@ use crate::scenarios::PARTITION;
 use crate::scenarios::stories::quiet;
 use nicekv_metadata::PartitionChange;
 
-/// A short run: what comes before, and what is looked at.
+/// A short run: its preparation, and the part in which faults are injected.
 pub struct Script {
-    /// On the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     nodes: usize,
     keyspace: Shape,
@@ -25,7 +25,6 @@ const PRIMARY: Shape = Shape::multicast(3, 0);
 const HALVES: Shape = Shape::multicast(3, 1);
 const QUORUM: Shape = Shape::quorum(3, 2);
 
-/// All of them.
 pub const SCRIPTS: &[Script] = &[
     Script {
         name: "put",
@@ -78,7 +77,7 @@ pub const SCRIPTS: &[Script] = &[
         act: |cluster| {
             let primary = cluster.primary(PARTITION).expect("it is whole");
             update(cluster, 0, When::Always, Change::Increment(1));
-            // All have logged and acknowledged it.
+            // By now all members have logged and acknowledged the op.
             cluster.run_until(cluster.now_ns() + 145_000, |_| false);
             cluster.inject(crash(primary, Some(400)));
             cluster.get(1, 0);
@@ -194,7 +193,7 @@ pub const SCRIPTS: &[Script] = &[
 ];
 
 impl Script {
-    /// The cluster at the beginning of what is looked at.
+    /// Prepares the cluster up to the beginning of the enumerated part.
     pub(super) fn begin(&self) -> Cluster {
         let scenario = Scenario { keyspaces: vec![self.keyspace], ..quiet(self.nodes, 2, &[b"sky"]) };
         let mut cluster = Cluster::new(scenario, 1);
@@ -206,7 +205,7 @@ impl Script {
     }
 }
 
-/// The key is changed before, while and after its partition's place is taken.
+/// Both clients change and read the key, while its partition is being split or merged.
 fn change_across(cluster: &mut Cluster) {
     for client in [0, 1] {
         for _ in 0..2 {
@@ -216,7 +215,7 @@ fn change_across(cluster: &mut Cluster) {
     }
 }
 
-/// A secondary misses a put and a delete of other values.
+/// Takes a secondary down while a put and a delete of other keys happen.
 fn go_away(cluster: &mut Cluster, milliseconds: u64) {
     set(cluster, 0, "green");
     run(cluster, 50);

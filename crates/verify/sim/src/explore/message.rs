@@ -1,15 +1,15 @@
-//! Datagrams on their way. Two that are equal are one: duplication is left to the random runs.
+//! Datagrams in flight. Equal datagrams are stored once: duplication is left to the random runs.
 
 use nicekv_proto::{Datagram, Epoch};
 use std::rc::Rc;
 
-/// A datagram on its way.
+/// A datagram in flight.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Message {
-    /// Index of the node.
+    /// Index of the receiving node.
     pub to: usize,
     pub(super) bytes: Rc<[u8]>,
-    /// Of a message between nodes.
+    /// The epoch of a message between nodes.
     pub(super) epoch: Option<Epoch>,
 }
 
@@ -30,7 +30,6 @@ pub(super) fn decoded(bytes: &[u8]) -> Datagram<'_> {
     Datagram::decode(bytes).expect("sent by our own").1
 }
 
-/// The epoch of a message between nodes.
 fn epoch_of(bytes: &[u8]) -> Option<Epoch> {
     Some(match decoded(bytes) {
         Datagram::Acks(acks) => {

@@ -1,17 +1,19 @@
 //! Every state of a tiny cluster: three replicas, one key, two clients with one call each.
 //!
-//! Time stands still and every timeout is zero. A [`World`] is a state; [`Step`]s lead from one to the next:
-//! a message arrives or is lost, a sync ends, a client calls, a node dies, the metadata service changes the epoch, a node looks
-//! over its open ops. The bounds say how many of the rarer ones may happen. Depth first, each state once. Where nothing is under way
-//! any more, the cluster is brought to rest (nodes that are down are removed, everything is delivered), every member is read, and
-//! the history is judged. Invariants hold in every state.
+//! Time stands still and every timeout is zero. A [`World`] is a state; [`Step`]s lead from one to
+//! the next: a message arrives or is lost, a sync ends, a client calls, a node crashes, the
+//! metadata service changes the epoch, a node handles its deadlines. The bounds say how many of the
+//! rarer steps may happen. The search is depth first and visits each state once. When no work is in
+//! flight, the cluster is brought to rest (nodes that are down are removed, everything is
+//! delivered), every member is read, and the history is judged. Invariants are checked in every
+//! state.
 //!
-//! What keeps the number of states down, and why nothing is missed by it:
-//! * an answer reaches its client at once: later would only allow more orders;
-//! * a message that would be refused where it is now waits (to refuse it is to lose it, which has its own bound), one that will always
-//!   be refused is forgotten;
-//! * copies of a message are one message; duplication is left to the random runs;
-//! * the log's content counts only as long as a node may still die.
+//! What keeps the number of states small, and why no bug is missed by it:
+//! * an answer reaches its client at once: a later arrival would only allow more orders;
+//! * a message that its receiver would refuse in the present state stays in flight (refusing it
+//!   equals losing it, which has its own bound); one that will always be refused is removed;
+//! * copies of a message count as one message; duplication is left to the random runs;
+//! * the content of the log is part of the state only as long as a node may still crash.
 
 mod message;
 pub mod parts;
@@ -24,24 +26,24 @@ pub use world::{Bounds, Call, Step, World, op};
 use crate::checker::{self, Verdict};
 use std::collections::{HashMap, HashSet};
 
-/// What was seen.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Exploration {
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
-    /// Steps taken.
     pub steps: usize,
-    /// States in which nothing was under way, brought to rest and judged.
+    /// States with no work in flight, which were brought to rest and judged.
     pub ends: usize,
-    /// Different histories among them.
+    /// Different histories at these ends.
     pub histories: usize,
-    /// Not everything was visited: the bound on states came first.
+    /// Whether the bound on states was reached before every state was visited.
     pub truncated: bool,
-    /// What went wrong first, and how it came to it.
+    /// The first violation, and the steps that lead to it.
     pub violation: Option<(String, Vec<Step>)>,
 }
 
-/// Visits everything that can be reached from `world`, at most `states_max` states, or until something is wrong.
+/// Visits everything that can be reached from `world`, up to `states_max` states or the first
+/// violation.
 pub fn explore(world: World, states_max: usize) -> Exploration {
     let mut explorer = Explorer { states_max, ..Explorer::default() };
     explorer.visit(world);
@@ -57,7 +59,7 @@ struct Explorer {
     judged: HashMap<Vec<checker::Call>, bool>,
 }
 
-/// A state on the way, and the steps from it that are left to be tried.
+/// A state on the current path, and its steps that are still to be tried.
 struct Frame {
     world: World,
     steps: Vec<Step>,
@@ -102,7 +104,6 @@ impl Explorer {
         }
     }
 
-    /// Brings a copy of the world to rest and judges it.
     fn end(&mut self, world: &World) -> Option<String> {
         if !self.ended.insert(world.fingerprint(false)) {
             return None;

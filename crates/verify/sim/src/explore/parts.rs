@@ -3,26 +3,26 @@
 use super::{Bounds, Call, op};
 use crate::checker::model::{Action, Change, When};
 
-/// Nothing but delays of disks.
+/// Only syncs may be delayed.
 pub const SLOW_DISKS: Bounds = Bounds { slow_disks: true, ..Bounds::NONE };
-/// A datagram is lost.
+/// A datagram may be lost.
 pub const LOSS: Bounds = Bounds { losses: 1, ..Bounds::NONE };
-/// A datagram is lost, and the sender retries.
+/// A datagram may be lost, and its sender retries.
 pub const LOSS_AND_SWEEP: Bounds = Bounds { losses: 1, sweeps: 1, ..Bounds::NONE };
-/// A node dies and is removed.
+/// A node may crash and be removed.
 pub const FAILOVER: Bounds = Bounds { crashes: 1, removals: 1, ..Bounds::NONE };
-/// A node dies and starts again.
+/// A node may crash and restart.
 pub const RESTART: Bounds = Bounds { crashes: 1, restarts: 1, ..Bounds::NONE };
-/// A live node is removed.
+/// A live node may be removed.
 pub const SUSPICION: Bounds = Bounds { removals: 1, removes_live: true, ..Bounds::NONE };
 
-/// A script and the bounds within which every state of it is visited.
+/// A script, and the bounds within which every state of it is visited.
 pub struct Part {
-    /// What the clients do.
+    /// The clients' calls, in words.
     pub name: &'static str,
-    /// Their calls.
+    /// The clients' calls.
     pub script: fn() -> Vec<Call>,
-    /// What befalls them, one after the other.
+    /// The bounds, each explored by itself.
     pub bounds: &'static [Bounds],
 }
 
@@ -48,7 +48,7 @@ pub const GETS: &[Part] = &[
     },
 ];
 
-/// Two updates, of which one is a transaction's.
+/// Two updates, one of them in a transaction.
 pub const TRANSACTIONS: &[Part] = &[
     Part {
         name: "increment, transaction",
@@ -62,7 +62,7 @@ pub const TRANSACTIONS: &[Part] = &[
     },
 ];
 
-/// Of a chain.
+/// Scripts for a chain.
 pub const CHAINS: &[Part] = &[
     Part {
         name: "chain: set, set",
@@ -103,7 +103,7 @@ pub fn two_sets() -> Vec<Call> {
     vec![set(0), set(1)]
 }
 
-/// A set and a delete of what is present.
+/// A set and a delete of an existing key.
 pub fn set_and_delete() -> Vec<Call> {
     vec![set(0), update(1, When::IfPresent, Change::Delete)]
 }
@@ -113,13 +113,13 @@ pub fn increments() -> Vec<Call> {
     vec![increment(0), increment(1)]
 }
 
-/// An increment, and a transaction that adds to another key first, and then to the same.
+/// An increment, and a transaction that first adds to another key, then to the same key.
 pub fn increment_and_transaction() -> Vec<Call> {
     let Call::Update(second) = increment(1) else { unreachable!("it is an update") };
     vec![increment(0), Call::Transaction(second)]
 }
 
-/// Two sets of what is absent.
+/// Two sets that require the key to be absent.
 pub fn puts_if_absent() -> Vec<Call> {
     let put = |client| update(client, When::IfAbsent, Change::Set(vec![b'0' + client as u8]));
     vec![put(0), put(1)]

@@ -6,19 +6,21 @@ use nicekv_proto::placement::key_digest;
 use nicekv_proto::{ClientId, Datagram, Get, KeyspaceId, Now, OpId, PartitionId};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// More rounds than any healthy cluster needs.
+/// Bound on the rounds to come to rest; a healthy cluster needs fewer.
 const ROUNDS_MAX: u64 = 40;
-/// A restarted member forces what it found, tells the primary, and hears that all have.
+/// Rounds that a restarted member needs: it syncs what it found, reports that to the primary, and
+/// learns that all members have it.
 const SETTLING_ROUNDS: u64 = 3;
 const SECOND_NS: u64 = 1_000_000_000;
 const READER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 2, 99), 1);
 
-/// The history with a last get at every member; or what is wrong.
+/// Brings the world to rest. Returns the history with a final get at every member, or what is
+/// wrong.
 pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, String> {
     let down: Vec<usize> =
         world.roles.members.iter().copied().filter(|index| world.machines[*index].core.is_none()).collect();
     for index in down {
-        // The last copy of the data has to come back.
+        // A node with the last copy of the data cannot be removed; it restarts.
         if world.roles.members.len() > 1 {
             world.remove(index);
         } else {
@@ -45,12 +47,12 @@ pub(super) fn bring_to_rest(mut world: World) -> Result<Vec<checker::Call>, Stri
             world.request(client, asked);
         }
         for index in world.roles.members.clone() {
-            // Time passes: what may wait for a while is sent now.
+            // Advances the time, so that everything with a deadline is sent now.
             let now = Now { boot_ns: NOW.boot_ns + rounds * SECOND_NS, ..NOW };
             world.act(index, |core, _| core.handle_deadline(now));
         }
         if !world.deliver_all() {
-            return Err("messages without end (V)".into());
+            return Err("messages do not end (V)".into());
         }
     }
     let mut calls = world.calls().to_vec();
@@ -81,7 +83,7 @@ fn describe(world: &World) -> String {
     world.roles.members.iter().map(line).collect()
 }
 
-/// Reads at one member, after everything else.
+/// Reads at one member, after all other calls.
 fn read(world: &mut World, index: usize) -> Result<checker::Call, String> {
     let op = OpId { client: ClientId(99), sequence: 1 };
     let mut bytes = Vec::new();
@@ -113,10 +115,11 @@ fn read(world: &mut World, index: usize) -> Result<checker::Call, String> {
             });
         }
     }
-    Err(format!("node {index} answers no get (V): {}", describe(world)))
+    Err(format!("node {index} does not answer a get (V): {}", describe(world)))
 }
 
-/// With the smallest times in the same order, so that equal histories are equal.
+/// Replaces the times of calls by the smallest ones in the same order, so that equal histories are
+/// equal.
 fn canonical(mut calls: Vec<checker::Call>) -> Vec<checker::Call> {
     let mut times: Vec<u64> = calls
         .iter()

@@ -1,4 +1,4 @@
-//! Runs shaped so that bugs of chains (C1 to C10) show.
+//! Runs shaped to reveal bugs of chains (C1 to C10).
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;
@@ -7,27 +7,27 @@ use crate::keyspace::{Key, Shape};
 use crate::scenarios::MILLISECOND_NS;
 use nicekv_proto::Duration;
 
-/// Chains alone, of few keys.
+/// One keyspace of chains with few keys.
 pub(crate) fn chains(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::chain(3, 0)];
     scenario.workload.keys = Key::several(0, 2);
 }
 
-/// The same; nodes die and start again before their disks have done what they were asked.
+/// The same; nodes crash and restart before requested syncs have completed.
 pub(crate) fn chains_that_restart(scenario: &mut Scenario) {
     chains(scenario);
     scenario.faults = Faults { crash: 3_000, downtime_max_ns: 20 * MILLISECOND_NS, ..Faults::NONE };
     (scenario.faults.slow, scenario.faults.slow_factor) = (500_000, 20);
 }
 
-/// The same; nodes crash, and enough messages are lost that clients retry completed ops.
+/// The same; nodes crash, and so many messages are lost that clients retry completed ops.
 pub(crate) fn chains_losing_answers(scenario: &mut Scenario) {
     chains(scenario);
     scenario.faults =
         Faults { crash: 1_000, loss: 100_000, downtime_max_ns: 1_000 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same; messages come late, and nodes start again, some with nothing.
+/// The same; messages arrive late, and nodes restart, some with empty disks.
 pub(crate) fn chains_with_late_messages(scenario: &mut Scenario) {
     chains(scenario);
     scenario.faults = Faults::LATE_MESSAGES;
@@ -40,13 +40,15 @@ pub(crate) fn chains_that_move(scenario: &mut Scenario) {
     scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// Two chains, which the operator has split and merged all the time, while messages are lost, late, or come twice.
+/// Two chains that the operator splits and merges all the time, while messages are lost, delayed
+/// and duplicated.
 pub(crate) fn chains_reshaped(scenario: &mut Scenario) {
     reshaped(scenario);
     scenario.keyspaces = vec![Shape::chain(3, 1)];
 }
 
-/// Nodes go often and for long, others stand in for them again and again, and take long to discard what they hold then.
+/// Nodes are often down for long, other nodes stand in for them repeatedly, and discard what they
+/// held only slowly.
 pub(crate) fn chains_with_spares(scenario: &mut Scenario) {
     scenario.nodes = 5;
     scenario.keyspaces = vec![Shape::chain(3, 0)];
@@ -55,14 +57,15 @@ pub(crate) fn chains_with_spares(scenario: &mut Scenario) {
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same; nodes pause, some until they are removed, with a lease that outlasts the removal.
+/// The same as [`by_clients`]; nodes pause, some until they are removed, with a lease that outlasts
+/// the removal.
 pub(crate) fn by_clients_of_paused_nodes(scenario: &mut Scenario) {
     by_clients(scenario);
     scenario.timing.lease = Duration::from_millis(500);
     scenario.faults = Faults { pause: 1_000, pause_max_ns: 500 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same as [`chains`]; clients hold the directory.
+/// The same as [`chains`]; clients route by the directory.
 pub(crate) fn by_clients(scenario: &mut Scenario) {
     chains(scenario);
     scenario.coordination = nicekv_client::Coordination::Client;

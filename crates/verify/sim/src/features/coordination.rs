@@ -4,16 +4,18 @@ use crate::cluster::Scenario;
 use nicekv_client::Coordination;
 use nicekv_testkit::Random;
 
-/// Chooses who does.
+/// Chooses who routes requests in a seed.
 const COORDINATION: u64 = 0x63_6f6f_7264;
 
-/// In half of the seeds the switch. It matters where there are chains.
+/// Draws who routes requests: in half of the seeds the switch. Only requests to chains depend on
+/// it.
 pub(crate) fn draw(seed: u64) -> Coordination {
     use Coordination::{Client, Server, Switch};
     Random::new(seed ^ COORDINATION).pick(&[Switch, Switch, Server, Client])
 }
 
-/// What bugs are looked for in, unless they say otherwise.
+/// Lets the switch route requests. Hunts for planted bugs begin with this, unless they choose
+/// otherwise.
 pub(crate) fn by_switch(scenario: Scenario) -> Scenario {
     Scenario { coordination: Coordination::Switch, spares: 0, instances: 1, ..scenario }
 }

@@ -1,4 +1,5 @@
-//! Runs with an empty key. It sorts before all others, and must not be confused with the start position of listings, copies and scrubs.
+//! Runs with an empty key. It sorts before all others, and must not be confused with the start
+//! position of listings, copies and scrubs.
 
 use crate::client::transactions::TAG;
 use crate::cluster::Scenario;
@@ -7,7 +8,8 @@ use nicekv_testkit::Random;
 /// Chooses the seeds in which a key is empty.
 const EMPTY_KEYS: u64 = 0x65_6d70_7479;
 
-/// In a sixth of the seeds each keyspace has the empty key; all else is as it was drawn.
+/// In a sixth of the seeds each keyspace has the empty key. The rest of the scenario stays as
+/// drawn.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     if Random::new(!(seed ^ EMPTY_KEYS)).below(6) == 0 {
         of(&mut scenario);
@@ -15,7 +17,8 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// Of each keyspace the key that comes first becomes the empty one, so that their order stays; unless it has to be where others are.
+/// Replaces the first key of each keyspace by the empty key, which keeps the order of the keys. A
+/// co-located key is not replaced.
 pub fn of(scenario: &mut Scenario) {
     let keys = &mut scenario.workload.keys;
     for number in 0..scenario.keyspaces.len() as u16 {

@@ -1,4 +1,5 @@
-//! Runs in which partitions fill up and are split at their median key while nodes fail; cold neighbours are merged (TurboKV §4.1.2).
+//! Runs in which partitions fill up and are split at their median key while nodes fail; cold
+//! neighbours are merged (TurboKV §4.1.2).
 
 use crate::cluster::{Cluster, Scenario};
 use crate::faults::Faults;
@@ -10,14 +11,14 @@ use nicekv_proto::{Duration, KeyOrder, PartitionId};
 use nicekv_testkit::Random;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Chooses the seeds in which partitions become full, and what they are like.
+/// Chooses the seeds in which partitions become full, and their parameters.
 const FILLS: u64 = 0x66_696c_6c73;
 
-/// More than one for each value, so that a full partition can be split.
+/// Enough keys that a full partition has several match values and can be split.
 const KEYS: usize = 40;
 
-/// In a twelfth of the seeds partitions have so little room that keys fill them. Whatever goes wrong is as it was drawn, but for how often nodes fail: while
-/// one is away nothing is split.
+/// In a twelfth of the seeds partitions are so small that keys fill them. Of the faults only the
+/// rate and duration of crashes are replaced: while a node is away no partition is split.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let mut random = Random::new(!(seed ^ FILLS));
     if random.below(12) > 0 {
@@ -38,7 +39,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// The same, always of the same kind.
+/// Partitions that fill up, with fixed parameters and without faults.
 pub(crate) fn fills(scenario: &mut Scenario) {
     fill(scenario, Shape::multicast(3, 2).by_range().of_at_most(3));
     (scenario.nodes, scenario.faults) = (5, Faults::NONE);
@@ -51,14 +52,15 @@ fn fill(scenario: &mut Scenario, shape: Shape) {
         KeyOrder::Range => Key::at_borders(0, 4, KEYS),
         KeyOrder::Hash => Key::several(0, KEYS),
     };
-    // Where some are asked more than others, the last of all are cold.
+    // If some keys are requested more than others, the last partitions are cold.
     scenario.workload.keys.sort_by(|one, other| one.name.cmp(&other.name));
     (scenario.workload.calls, scenario.workload.pause_ns_max) = (500, 12 * MILLISECOND_NS);
     scenario.timing.balance_requests_min = 8;
     scenario.coordination = Coordination::Switch;
 }
 
-/// After all faults are healed no partition stays full (check V). Returns what is wrong after `wait_ns`.
+/// After all faults are healed no partition stays full (check V). Returns what is wrong after
+/// `wait_ns`.
 pub(crate) fn judge(cluster: &mut Cluster, wait_ns: u64, is_whole: fn(&Cluster) -> bool) -> Vec<String> {
     let end_ns = cluster.now_ns() + wait_ns;
     let is_as_asked = |cluster: &Cluster| full(cluster).is_empty() && is_whole(cluster);
@@ -79,7 +81,7 @@ fn full(cluster: &Cluster) -> Vec<PartitionId> {
     partitions.iter().filter(is_full).map(|partition| PartitionId(partition.id)).collect()
 }
 
-/// Keys that its primary holds.
+/// The number of keys that the partition's primary holds.
 fn keys(cluster: &Cluster, partition: &PartitionStatus) -> u64 {
     let node = &cluster.nodes()[usize::from(partition.primary) - 1];
     let values = node.disk.values(PartitionId(partition.id));

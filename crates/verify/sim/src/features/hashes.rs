@@ -1,4 +1,5 @@
-//! Runs in which some values are hashes: clients set, remove and increment their fields while nodes fail.
+//! Runs in which some values are hashes: clients set, remove and increment their fields while nodes
+//! fail.
 
 use crate::checker::model::Change;
 use crate::cluster::Scenario;
@@ -9,12 +10,13 @@ use nicekv_testkit::Random;
 
 /// Chooses the seeds with hashes, and how many.
 const HASHES: u64 = 0x6861_7368_6573;
-/// Of a long value: messages that carry a few of them go in fragments.
+/// Length of a long field value: messages with a few of them need several fragments.
 const LONG_BYTES: usize = 700;
-/// Distinct names of fields.
+/// Number of distinct field names.
 const NAMES: u64 = 4;
 
-/// In a sixth of the seeds some changes are of fields. All else is as it was drawn.
+/// In a sixth of the seeds some updates change hash fields. The rest of the scenario stays as
+/// drawn.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let mut random = Random::new(!(seed ^ HASHES));
     let has_names = scenario.keyspaces.iter().any(|shape| shape.has_names);
@@ -24,7 +26,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// Many hashes at three members, which die and start again.
+/// Many hashes at three members, which crash and restart.
 pub(crate) fn hashes(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
     scenario.workload.keys = Key::several(0, 8);
@@ -32,7 +34,7 @@ pub(crate) fn hashes(scenario: &mut Scenario) {
     (scenario.workload.large, scenario.workload.appends) = (0, 0);
 }
 
-/// A change of fields; `value` is the op's own, and a number.
+/// Draws a change of fields. `value` is unique to the op, and a number.
 pub(crate) fn change(op: OpId, value: Vec<u8>, random: &mut Random) -> Change {
     match random.below(8) {
         0..4 => {

@@ -1,7 +1,9 @@
-//! Runs in which switches have entries of hot keys, and nodes hold copies of keys that others own (H1 to H9).
+//! Runs in which switches have entries of hot keys, and nodes hold copies of keys that others own
+//! (H1 to H9).
 //!
-//! Entries change at random, whatever the load: any keys, any holders (members of the partition, too), at any time, and the messages
-//! about it may be lost. No real policy is worse, and only performance may depend on the policy.
+//! Entries change at random, whatever the load: any keys, any holders (members of the partition,
+//! too), at any time, and the messages about it may be lost. No real policy does worse, and only
+//! performance may depend on the policy.
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;
@@ -11,10 +13,11 @@ use nicekv_proto::{Duration, KeyOrder};
 use nicekv_testkit::Random;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Chooses the seeds with hot keys, and what they are like.
+/// Chooses the seeds with hot keys, and their parameters.
 const HOT: u64 = 0x686f_7473;
 
-/// In a quarter of the seeds with primaries and one switch, or a tree of them, keys are hot.
+/// In a quarter of the seeds, keyspaces with a primary have hot keys. Needs one switch, or a tree
+/// of them.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let mut random = Random::new(!(seed ^ HOT));
     let is_drawn = random.below(4) == 0;
@@ -29,10 +32,11 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// Its name, and how it is made of a random scenario.
+/// The name of a world, and the function that turns a random scenario into it.
 pub type World = (&'static str, fn(&mut Scenario));
 
-/// The worlds in which bugs of hot keys are looked for, by their names. Without a bug nothing is to be found in them.
+/// The worlds in which planted bugs of hot keys are hunted. Without a planted bug they have no
+/// violation.
 pub const WORLDS: [World; 10] = [
     ("shared", shared),
     ("lossy", lossy),
@@ -46,7 +50,8 @@ pub const WORLDS: [World; 10] = [
     ("silent", silent),
 ];
 
-/// Few keys that all ask for and change, at five nodes of which three are members. Kernels answer gets where they are drawn to.
+/// Few keys that all clients read and update, at five nodes of which three are members. Kernels
+/// answer gets if the seed says so.
 pub(crate) fn shared(scenario: &mut Scenario) {
     (scenario.edges, scenario.hides_sources, scenario.switches) = (false, false, 1);
     scenario.trunks = crate::trunks::Trunks::None;
@@ -59,37 +64,38 @@ pub(crate) fn shared(scenario: &mut Scenario) {
     scenario.hot_interval_ns = 40 * MILLISECOND_NS;
 }
 
-/// Datagrams are lost often: ops come by others than the switch, and switches are asked in vain what they count.
+/// Datagrams are lost often: ops may reach members on a path that bypasses the switch's count, and
+/// queries of switch counters stay unanswered.
 pub(crate) fn lossy(scenario: &mut Scenario) {
     shared(scenario);
     scenario.faults = Faults { loss: 200_000, ..Faults::NONE };
 }
 
-/// Entries change all the time.
+/// Hot entries change all the time.
 pub(crate) fn restless(scenario: &mut Scenario) {
     shared(scenario);
     scenario.hot_interval_ns = 4 * MILLISECOND_NS;
 }
 
-/// Kernels of holders answer.
+/// The kernels of holders answer gets.
 pub(crate) fn in_kernels(scenario: &mut Scenario) {
     shared(scenario);
     scenario.kernel_gets = true;
 }
 
-/// The same, where entries change all the time.
+/// The same, and hot entries change all the time.
 pub(crate) fn restless_in_kernels(scenario: &mut Scenario) {
     restless(scenario);
     scenario.kernel_gets = true;
 }
 
-/// The same at three switches in a row.
+/// The same as [`shared`] at three switches in a row.
 pub(crate) fn among_switches(scenario: &mut Scenario) {
     shared(scenario);
     (scenario.switches, scenario.trunks, scenario.nodes) = (3, crate::trunks::Trunks::Chain, 6);
 }
 
-/// Members pause for long, and are removed, while hot entries still lead to them.
+/// Members pause for long and are removed, while hot entries still lead to them.
 pub(crate) fn removed(scenario: &mut Scenario) {
     shared(scenario);
     scenario.timing.lease = Duration::from_millis(500);
@@ -97,15 +103,15 @@ pub(crate) fn removed(scenario: &mut Scenario) {
     scenario.faults = Faults { pause: 4_000, pause_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The same with copies at nodes alone, so that more gets come to them.
+/// The same with copies at nodes only, so that nodes receive more gets.
 pub(crate) fn removed_holders(scenario: &mut Scenario) {
     removed(scenario);
     scenario.hot_values = false;
-    // Long enough for entries to outlive a member, and not so long that none is new.
+    // Long enough that entries outlive a member's removal, and short enough that new entries come.
     scenario.hot_interval_ns = 60 * MILLISECOND_NS;
 }
 
-/// Who leads changes often, while switches keep the entries.
+/// The primary changes often, while switches keep their hot entries.
 pub(crate) fn led_by_turns(scenario: &mut Scenario) {
     shared(scenario);
     scenario.hot_interval_ns = 1_000 * MILLISECOND_NS;
@@ -119,19 +125,19 @@ pub(crate) fn led_by_turns(scenario: &mut Scenario) {
     };
 }
 
-/// The same at three switches in a row: copies of who led before are at another one.
+/// The same at three switches in a row: copies of an earlier primary are at another switch.
 pub(crate) fn led_by_turns_among_switches(scenario: &mut Scenario) {
     led_by_turns(scenario);
     (scenario.switches, scenario.trunks, scenario.nodes) = (3, crate::trunks::Trunks::Chain, 6);
 }
 
-/// Switches lose their entries, and values with them.
+/// Switches restart, and lose their entries and copies.
 pub(crate) fn switches_start_again(scenario: &mut Scenario) {
     shared(scenario);
     scenario.faults = Faults { switch_crash: 100_000, agent_cut: 100_000, ..scenario.faults };
 }
 
-/// Keys whose digests are the same, as they are ordered and begin alike.
+/// Keys that have the same digest, since they are ordered and have a common prefix.
 pub(crate) fn alike(scenario: &mut Scenario) {
     shared(scenario);
     scenario.keyspaces = vec![Shape::multicast(3, 0).by_range().with_hot_keys()];
@@ -139,7 +145,8 @@ pub(crate) fn alike(scenario: &mut Scenario) {
     scenario.workload.keys = (b'a'..b'd').map(|last| Key { keyspace: 0, name: name(last) }).collect();
 }
 
-/// Clients ask once, seldom for a change, and give up soon; so much is lost that owners often have no evidence, and leases run out.
+/// Clients send once, seldom an update, and give up soon. So much is lost that owners often have no
+/// evidence, and must wait for leases to expire.
 pub(crate) fn silent(scenario: &mut Scenario) {
     shared(scenario);
     scenario.faults = Faults { loss: 200_000, ..Faults::NONE };

@@ -7,15 +7,15 @@ use nicekv_proto::Duration;
 use nicekv_testkit::Random;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Chooses the seeds in which kernels answer gets, where they see who asks.
+/// Chooses the seeds in which kernels answer gets, if kernels see the clients' addresses.
 const KERNELS: u64 = 0x6b_6572_6e65_6c73;
 
-/// Whether they do in this one.
+/// Whether kernels answer gets in this seed.
 pub(crate) fn drawn(seed: u64) -> bool {
     Random::new(seed ^ KERNELS).below(2) == 0
 }
 
-/// Few keys that all ask for and change.
+/// Few keys that all clients read and update.
 pub(crate) fn shared(scenario: &mut Scenario) {
     (scenario.kernel_gets, scenario.hides_sources, scenario.balancing) = (true, false, true);
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
@@ -24,7 +24,7 @@ pub(crate) fn shared(scenario: &mut Scenario) {
     (scenario.clients, scenario.workload.calls) = (4, 200);
 }
 
-/// More keys than there is room for.
+/// More keys than the kernel's table has room for.
 pub(crate) fn crowded(scenario: &mut Scenario) {
     shared(scenario);
     scenario.workload.keys = Key::of(0, nicekv_proto::KeyOrder::Hash, 40);
@@ -46,14 +46,14 @@ pub(crate) fn removed(scenario: &mut Scenario) {
     };
 }
 
-/// Processes end, and their nodes start again.
+/// Processes are killed, and their nodes restart.
 pub(crate) fn killed(scenario: &mut Scenario) {
     shared(scenario);
     scenario.workload.pause_ns_max = 10 * MILLISECOND_NS;
     scenario.faults = Faults { crash: 4_000, downtime_max_ns: 300 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// Keys whose digests are the same, as they are ordered and begin alike.
+/// Keys that have the same digest, since they are ordered and have a common prefix.
 pub(crate) fn alike(scenario: &mut Scenario) {
     shared(scenario);
     scenario.keyspaces = vec![Shape::multicast(3, 0).by_range()];
@@ -61,7 +61,7 @@ pub(crate) fn alike(scenario: &mut Scenario) {
     scenario.workload.keys = (b'a'..b'd').map(|last| Key { keyspace: 0, name: name(last) }).collect();
 }
 
-/// Values expire, and clocks of nodes differ.
+/// Values expire, and nodes' clocks differ.
 pub(crate) fn expiring(scenario: &mut Scenario) {
     shared(scenario);
     scenario.workload.expiring = 600_000;

@@ -1,5 +1,5 @@
-//! Runs with long keys: a message has room for one of them but not for two, and a value that fits beside a short key is a large value
-//! beside a long one.
+//! Runs with long keys: a message has room for one of them but not for two, and a value that fits
+//! beside a short key is a large value beside a long one.
 
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, Shape};
@@ -9,10 +9,10 @@ use nicekv_testkit::Random;
 
 /// Chooses the seeds in which some keys are long.
 const LONG_KEYS: u64 = 0x6c_6f6e_676b_6579;
-/// How long, in turn.
+/// Lengths of long keys, in turn.
 const BYTES: [usize; 4] = [KEY_BYTES_MAX, KERNEL_KEY_BYTES_MAX + 1, 700, KEY_BYTES_MAX];
 
-/// In a quarter of the seeds every second key is long; all else is as it was drawn.
+/// In a quarter of the seeds every second key is long. The rest of the scenario stays as drawn.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     if Random::new(!(seed ^ LONG_KEYS)).below(4) == 0 {
         lengthen(&mut scenario, 2);
@@ -28,27 +28,27 @@ fn lengthen(scenario: &mut Scenario, of: usize) {
     }
 }
 
-/// A single keyspace of this shape with this number of keys, all long.
+/// Gives the scenario a single keyspace of this shape, with this number of long keys.
 pub fn of(scenario: &mut Scenario, shape: Shape, keys: usize) {
     scenario.keyspaces = vec![shape];
     scenario.workload.keys = Key::of(0, shape.order, keys);
     lengthen(scenario, 1);
 }
 
-/// Of values in keyspaces without large ones: appends have room.
+/// Space that is left for appends to a value in a keyspace without large values.
 const ROOM_BYTES: usize = 56;
 
 fn is_long(key: &Key) -> bool {
     key.name.len() > KERNEL_KEY_BYTES_MAX
 }
 
-/// How long the pieces of scans are: an answer must have room for a key.
+/// The size of a scan's pieces: if some keys are long, an answer must have room for one.
 pub(crate) fn piece_bytes(drawn: usize, keys: &[Key]) -> usize {
     if keys.iter().any(is_long) { DATAGRAM_BYTES_MAX } else { drawn }
 }
 
-/// The value of a set that is as usual: of a long key one that is too long for a datagram beside it as often as not, though it were not beside others, if there may
-/// be large ones. It is another one than any other op's.
+/// The value of an ordinary set, unique to the op. For a long key, half of the values are just too
+/// long for a datagram, if the keyspace may have large values.
 pub(crate) fn value(short: Vec<u8>, op: OpId, (key, has_large_values): (&Key, bool)) -> Vec<u8> {
     if !is_long(key) {
         return short;

@@ -5,13 +5,13 @@ use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
 use crate::scenarios::MILLISECOND_NS;
 
-/// Nodes go often and for long, and others stand in for them.
+/// Nodes are often down for long, and others stand in for them.
 pub(crate) fn with_handoffs(scenario: &mut Scenario) {
     scenario.nodes = 5;
     scenario.faults = Faults { crash: 1_000, downtime_max_ns: 1_500 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// The operator drains nodes and adds them again, while little else goes wrong.
+/// The operator drains nodes and adds them again; there are few other faults.
 pub(crate) fn nodes_come_and_go(scenario: &mut Scenario) {
     scenario.nodes = 5;
     scenario.keyspaces = vec![Shape::multicast(3, 1)];
@@ -19,7 +19,7 @@ pub(crate) fn nodes_come_and_go(scenario: &mut Scenario) {
     scenario.faults = Faults { change_interval_ns: 200 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// Nodes stand in for others again and again, and take long to discard what they hold then.
+/// Nodes stand in for others repeatedly, and discard what they held only slowly.
 pub(crate) fn left_and_back(scenario: &mut Scenario) {
     with_handoffs(scenario);
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
@@ -27,8 +27,8 @@ pub(crate) fn left_and_back(scenario: &mut Scenario) {
     scenario.discard_bytes_per_second = 1_000;
 }
 
-/// The same on busy machines, with more keys than are written meanwhile, and with switches that still send gets to who stood in: by the newest
-/// tables it has none when it leaves.
+/// Nodes stand in for others on busy machines. There are more keys than are written during one
+/// absence, and switches with old tables still send gets to a node that stood in and has left.
 pub(crate) fn late_with_handoffs(scenario: &mut Scenario) {
     with_handoffs(scenario);
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
@@ -39,7 +39,7 @@ pub(crate) fn late_with_handoffs(scenario: &mut Scenario) {
     scenario.faults.agent_cut = 200_000;
 }
 
-/// Nodes go and come back quickly, while much is lost.
+/// Nodes leave and return quickly, while many datagrams are lost.
 pub(crate) fn lossy_joins(scenario: &mut Scenario) {
     scenario.nodes = 3;
     scenario.keyspaces = vec![Shape::multicast(3, 0)];

@@ -8,7 +8,7 @@ use nicekv_testkit::Random;
 const MILLISECOND_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MILLISECOND_NS;
 
-/// Three instances of the metadata service, and a store that does not always answer.
+/// Three instances of the metadata service, and a store that sometimes does not answer.
 pub(crate) fn share_store(scenario: &mut Scenario, random: &mut Random) {
     scenario.instances = 3;
     scenario.store_lease = Duration::from_millis(random.pick(&[200, 300, 500]));
@@ -21,7 +21,7 @@ pub(crate) fn share_store(scenario: &mut Scenario, random: &mut Random) {
     };
 }
 
-/// Instances of the metadata service that lose their store again and again, and nodes that fail meanwhile.
+/// Instances of the metadata service lose their store repeatedly, and nodes fail meanwhile.
 pub(crate) fn shared_store(scenario: &mut Scenario) {
     scenario.instances = 3;
     scenario.store_lease = Duration::from_millis(200);
@@ -36,7 +36,7 @@ pub(crate) fn shared_store(scenario: &mut Scenario) {
     scenario.faults.cut_interval_ns = 200 * MILLISECOND_NS;
 }
 
-/// The metadata service takes long to persist what it decides, and often dies before.
+/// The metadata service needs long to persist its decisions, and often crashes before that.
 pub(crate) fn forgetful_metadata(scenario: &mut Scenario) {
     scenario.faults = Faults {
         crash: 2_000,

@@ -1,7 +1,8 @@
-//! Scenarios by feature: what random seeds use of it, and runs shaped so that its bugs show.
+//! Scenarios by feature: how random seeds use it, and runs shaped to reveal its bugs.
 //!
-//! `draw` adds a feature to the scenarios of some seeds. It has a random sequence of its own, so that other features draw what they
-//! drew before. The other functions shape a scenario for [planted bugs](crate::plants).
+//! `draw` adds a feature to the scenarios of some seeds. Each feature has its own random sequence,
+//! so adding one does not change the others. The other functions shape a scenario for [planted
+//! bugs](crate::plants).
 
 pub(crate) mod chains;
 pub(crate) mod coordination;

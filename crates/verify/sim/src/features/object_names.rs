@@ -1,5 +1,5 @@
-//! Runs in which keys are names of objects, which adopt rounds of garbage collection while nodes fail (P8): after a name was listed in a
-//! round, it accepts no manifest with an older stamp.
+//! Runs in which keys are names of objects, which adopt rounds of garbage collection while nodes
+//! fail (P8): after a name was listed in a round, it accepts no manifest with an older stamp.
 
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, Shape};
@@ -7,10 +7,10 @@ use nicekv_client::Coordination;
 use nicekv_proto::Duration;
 use nicekv_testkit::Random;
 
-/// Chooses the seeds with names, and what they are like.
+/// Chooses the seeds with object names, and their parameters.
 const NAMES: u64 = 0x6e_616d_6573;
 
-/// In a twelfth of the seeds keys are names of objects. Whatever goes wrong is as it was drawn.
+/// In a twelfth of the seeds keys are names of objects. The faults stay as drawn.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let mut random = Random::new(!(seed ^ NAMES));
     if random.below(12) == 0 {
@@ -20,7 +20,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// The same, always, and often.
+/// Object names in a fixed shape, with frequent rounds.
 pub(crate) fn names(scenario: &mut Scenario) {
     name(scenario, Shape::multicast(3, 1));
     scenario.timing.collect_interval = Some(Duration::from_millis(40));

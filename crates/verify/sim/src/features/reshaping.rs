@@ -1,11 +1,12 @@
-//! Runs shaped so that bugs of splits and merges (R17) show.
+//! Runs shaped to reveal bugs of splits and merges (R17).
 
 use crate::cluster::Scenario;
 use crate::faults::Faults;
 use crate::keyspace::{Key, Shape};
 use crate::scenarios::MILLISECOND_NS;
 
-/// The operator has partitions split and merged all the time, while messages are lost, late, or come twice.
+/// The operator splits and merges partitions all the time, while messages are lost, delayed and
+/// duplicated.
 pub(crate) fn reshaped(scenario: &mut Scenario) {
     scenario.nodes = 3;
     scenario.keyspaces = vec![Shape::multicast(3, 1)];
@@ -21,7 +22,7 @@ pub(crate) fn reshaped(scenario: &mut Scenario) {
     };
 }
 
-/// The same on busy machines, which have more to do at once.
+/// The same on busy machines, which handle larger batches.
 pub(crate) fn reshaped_busily(scenario: &mut Scenario) {
     reshaped(scenario);
     scenario.workload.keys = Key::several(0, 40);
@@ -31,27 +32,27 @@ pub(crate) fn reshaped_busily(scenario: &mut Scenario) {
     scenario.faults.reshape_interval_ns = 40 * MILLISECOND_NS;
 }
 
-/// The same, and pages of the disk come late, so that much is written while one is read.
+/// The same; pages from the disk are late, so that much is written while one is read.
 pub(crate) fn reshaped_with_late_pages(scenario: &mut Scenario) {
     reshaped_busily(scenario);
     scenario.workload.large = 0;
     (scenario.workload.calls, scenario.faults.late_disk_ns) = (700, 10 * MILLISECOND_NS);
 }
 
-/// The same as the first, and nodes fail.
+/// The same as [`reshaped`], and nodes crash.
 pub(crate) fn reshaped_with_crashes(scenario: &mut Scenario) {
     reshaped(scenario);
     (scenario.faults.crash, scenario.faults.downtime_max_ns) = (500, 300 * MILLISECOND_NS);
 }
 
-/// The same, and all fail at once.
+/// The same, and all hosts lose power at once.
 pub(crate) fn reshaped_with_losses_of_power(scenario: &mut Scenario) {
     reshaped(scenario);
     (scenario.faults.power_loss, scenario.faults.disk_max_ns) = (300, 5 * MILLISECOND_NS);
     (scenario.workload.keys, scenario.workload.window) = (Key::several(0, 2), 4);
 }
 
-/// The same as the first, and nodes get disks back as they were before some splits and merges.
+/// The same as [`reshaped`], and nodes get older disks, from before some splits and merges.
 pub(crate) fn reshaped_with_older_disks(scenario: &mut Scenario) {
     reshaped(scenario);
     scenario.workload.keys = Key::several(0, 20);

@@ -1,5 +1,5 @@
-//! Runs in which scans cross a tree of switches, which splits them: coarse records in the upper levels, exact ones in the racks (TurboKV
-//! §4.3, §6).
+//! Runs in which scans cross a tree of switches, which splits them: coarse records in the upper
+//! levels, exact ones in the racks (TurboKV §4.3, §6).
 
 use crate::cluster::Scenario;
 use crate::keyspace::{Key, Shape};
@@ -7,10 +7,11 @@ use crate::trunks::Trunks;
 use nicekv_client::Coordination;
 use nicekv_testkit::Random;
 
-/// Chooses the seeds with trees, and what they are like.
+/// Chooses the seeds with trees, and their parameters.
 const TREES: u64 = 0x74_7265_6573;
 
-/// In an eighth of the seeds clients scan ordered keys over a tree of switches. What goes wrong, and whether load moves partitions, is as it was drawn.
+/// In an eighth of the seeds clients scan ordered keys over a tree of switches. The faults, and
+/// whether load moves partitions, stay as drawn.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let mut random = Random::new(!(seed ^ TREES));
     if random.below(8) == 0 {
@@ -19,7 +20,7 @@ pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// The same, always of the same kind.
+/// Scans over a tree of switches, in a fixed shape.
 pub(crate) fn trees(scenario: &mut Scenario) {
     scenario.trunks = Trunks::Racks { cores: 2, pods: 2, racks: 2 };
     (scenario.nodes, scenario.keyspaces) = (6, vec![Shape::chain(3, 3).by_range()]);
@@ -43,7 +44,8 @@ fn grow(scenario: &mut Scenario, random: &mut Random) {
     scan(scenario, bits, (random.pick(&[3, 5, 10]), pieces.0, pieces.1));
 }
 
-/// Clients scan keys at the borders of `2^bits` partitions, and switches, which are the only ones to know keys, cut what they ask for.
+/// Clients scan keys at the borders of `2^bits` partitions. Clients do not know the partitions, so
+/// switches split the scans.
 fn scan(scenario: &mut Scenario, bits: u8, scans: (usize, usize, u8)) {
     (scenario.edges, scenario.hides_sources) = (false, false);
     scenario.workload.keys = Key::at_borders(0, bits, scenario.workload.keys.len().clamp(8, 40));
@@ -51,7 +53,7 @@ fn scan(scenario: &mut Scenario, bits: u8, scans: (usize, usize, u8)) {
     scenario.coordination = Coordination::Switch;
 }
 
-/// What is damaged, lost or given up has to be elsewhere, too.
+/// Minimum replicas: data that one node loses or damages must exist elsewhere.
 fn least_replicas(scenario: &Scenario) -> usize {
     let faults = &scenario.faults;
     let loses =

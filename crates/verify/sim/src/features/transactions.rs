@@ -1,5 +1,6 @@
-//! Runs in which clients execute transactions on a few co-located keys while nodes fail (T1 to T4). Transactions, and calls on a single
-//! one of the keys, are checked together: there is one order for all.
+//! Runs in which clients execute transactions on a few co-located keys while nodes fail (T1 to T4).
+//! Transactions, and calls on a single one of the keys, are checked together: there must be one
+//! order of all.
 
 use crate::client::transactions::TAG;
 use crate::cluster::Scenario;
@@ -8,11 +9,11 @@ use crate::keyspace::{Key, Shape};
 use nicekv_proto::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_testkit::Random;
 
-/// Chooses the seeds with transactions, and what they are like.
+/// Chooses the seeds with transactions, and their parameters.
 const TRANSACTIONS: u64 = 0x74_7261_6e73;
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// In a twelfth of the seeds clients have transactions. Whatever goes wrong is as it was drawn.
+/// In a twelfth of the seeds clients have transactions. The faults stay as drawn.
 pub(crate) fn draw(mut scenario: Scenario, seed: u64) -> Scenario {
     let mut random = Random::new(!(seed ^ TRANSACTIONS));
     if random.below(12) > 0 {
@@ -56,20 +57,20 @@ pub(crate) fn transactions(scenario: &mut Scenario) {
     transact(scenario, Shape::multicast(3, 0), 3);
 }
 
-/// Scripts among their steps.
+/// The same, with scripts among the steps.
 pub(crate) fn scripts(scenario: &mut Scenario) {
     transactions(scenario);
     script(scenario, 300_000);
 }
 
-/// Makes `steps` of a million steps scripts. They read values that others set, of any length.
+/// Makes `steps` of a million steps scripts. They read values of any length.
 fn script(scenario: &mut Scenario, steps: u64) {
     scenario.workload.scripts = steps;
     scenario.workload.large = if steps > 0 { 300_000 } else { 0 };
     scenario.workload.whole_bytes_max = LONG_VALUE_BYTES_MAX;
 }
 
-/// Transactions at three members; nodes crash and restart, with all synced data or with none.
+/// Transactions at three members; nodes crash and restart.
 pub(crate) fn with_restarts(scenario: &mut Scenario) {
     transactions(scenario);
     scenario.nodes = 3;
@@ -77,8 +78,8 @@ pub(crate) fn with_restarts(scenario: &mut Scenario) {
         Faults { crash: 2_000, loss: 20_000, downtime_max_ns: 400 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// Two keys that all want at once, while members die and others take their places: ops come to them in different orders, and who leads next has not heard what was decided, and has the
-/// ops acknowledged again.
+/// Two contended keys, while members crash and are replaced: ops reach nodes in different orders,
+/// and a new primary has not received earlier decisions and must have the ops acknowledged again.
 pub(crate) fn with_failovers(scenario: &mut Scenario) {
     transact(scenario, Shape::multicast(3, 0), 2);
     scenario.nodes = 5;
@@ -88,7 +89,7 @@ pub(crate) fn with_failovers(scenario: &mut Scenario) {
         Faults { crash: 10_000, loss: 250_000, downtime_max_ns: 400 * MILLISECOND_NS, ..Faults::NONE };
 }
 
-/// Transactions and scripts, of which some end each process that evaluates them; nothing else goes wrong.
+/// Transactions and scripts, of which some crash each process that evaluates them; no other faults.
 pub(crate) fn deadly(scenario: &mut Scenario) {
     scripts(scenario);
     scenario.faults = Faults { deadly: 15_000, downtime_max_ns: 20 * MILLISECOND_NS, ..Faults::NONE };

@@ -1,10 +1,11 @@
-//! Damaged entries and large values are repaired in time, even if no client reads them (docs/FAULTS.md row 10).
+//! Damaged entries and large values are repaired in time, even if no client reads them
+//! (docs/FAULTS.md row 10).
 
 use super::{PROGRESS_NS, Report, describe, is_quiet, members};
 use crate::cluster::Cluster;
 use nicekv_proto::PartitionId;
 
-/// Damages something of every node, and waits for its scrub.
+/// Damages some values of every node, and waits until its scrub has repaired them.
 pub(crate) fn judge(cluster: &mut Cluster, report: &mut Report) {
     cluster.damage_values();
     let is_repaired = |cluster: &Cluster| {
@@ -14,14 +15,15 @@ pub(crate) fn judge(cluster: &mut Cluster, report: &mut Report) {
         })
     };
     let end_ns = cluster.now_ns() + PROGRESS_NS;
-    // An overdue value may be on its way out just then.
+    // An expired value may be about to be deleted just then: also wait until no op is open.
     cluster.run_until(end_ns, |cluster| is_repaired(cluster) && is_quiet(cluster));
     if !is_repaired(cluster) {
         report.violations.push(format!("damage is not repaired: {}", describe(cluster)));
     }
 }
 
-/// All that a node holds of a partition, and the large values of which that speaks.
+/// Whether all entries of a partition at a node are intact, and the large values that they refer
+/// to.
 fn is_intact(cluster: &Cluster, node: usize, partition: PartitionId) -> bool {
     let disk = &cluster.nodes()[node].disk;
     let has_value = |key| disk.large_value(key).is_none_or(|reference| disk.has_large(&reference));

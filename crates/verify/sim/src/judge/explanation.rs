@@ -3,10 +3,10 @@
 use crate::checker::{Action, Answer, Call, Verdict, check};
 use nicekv_proto::Form;
 
-/// Calls of a history that a report lists.
+/// Maximum calls that a report lists.
 pub(crate) const LISTED_MAX: usize = 40;
 
-/// The calls up to the answer that cannot be explained, the last [`LISTED_MAX`] of them.
+/// The calls up to the answer that no order explains: the last [`LISTED_MAX`] of them.
 pub(crate) fn list(calls: &[Call]) -> String {
     let mut answers: Vec<u64> = calls.iter().filter_map(|call| Some(call.answered.as_ref()?.0)).collect();
     answers.sort_unstable();
@@ -18,7 +18,7 @@ pub(crate) fn list(calls: &[Call]) -> String {
     calls[skipped..].iter().map(|call| format!("\n  {}", line(call))).collect()
 }
 
-/// What was known at `end`.
+/// The history as it was known at time `end`.
 fn until(calls: &[Call], end: u64) -> Vec<Call> {
     let mut calls: Vec<Call> = calls.iter().filter(|call| call.called <= end).cloned().collect();
     for call in &mut calls {

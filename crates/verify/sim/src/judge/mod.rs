@@ -23,21 +23,21 @@ use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// After all faults are healed something is answered within this, as long as there is something to do, and all replicas are there (check V).
+/// After all faults are healed, at least one call is answered within this time, while any call is
+/// open or a replica is missing (check V).
 pub(crate) const PROGRESS_NS: u64 = 20 * SECOND_NS;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Empty if there is none.
+    /// What is wrong; empty if nothing is.
     pub violations: Vec<String>,
-    /// Histories with too many concurrent unknown outcomes for a verdict.
+    /// Histories with too many concurrent calls of unknown outcome for a verdict.
     pub too_large: usize,
-    /// Calls checked.
+    /// Number of calls checked.
     pub calls: usize,
-    /// Of these, with unknown outcome.
+    /// Calls with unknown outcome.
     pub unknown: usize,
-    /// Counts of events and faults.
     pub tally: Tally,
 }
 
@@ -50,16 +50,16 @@ const INSTANCES: u64 = 0x7365_6174;
 /// Chooses the seeds in which load shifts between clients.
 const SHIFTS: u64 = 0x7368_6966_7473;
 
-/// Chooses how fast nodes discard.
+/// Chooses how fast nodes discard unneeded data.
 const DISCARDS: u64 = 0x64_6973_6361_7264;
 
-/// Chooses how many nodes there are besides those that a cluster begins with.
+/// Chooses the number of spare nodes.
 const SPARES: u64 = 0x73_7061_7265;
 
-/// Chooses the seeds in which disks are lost, or put back as they were.
+/// Chooses the seeds in which disks are lost, or replaced by older copies.
 const LOST_DISKS: u64 = 0x6c6f_7374_6469_736b;
 
-/// A random scenario. What has a chance of its own leaves the others as they are.
+/// A random scenario. Features with their own random sequence do not change what others draw.
 pub fn draw(seed: u64) -> Scenario {
     let scenario = features::hashes::draw(features::transactions::draw(draw_single(seed), seed), seed);
     let mut scenario = features::pubsub::draw(scenario, seed);
@@ -68,14 +68,15 @@ pub fn draw(seed: u64) -> Scenario {
         let faults = &mut scenario.faults;
         (faults.disk_lost, faults.disk_older) =
             random.pick(&[(500_000, 0), (0, 1_000_000), (200_000, 800_000)]);
-        // What is in memory alone, or slow, is seldom held by all.
+        // With memory engines or slow nodes, all members seldom hold everything, as a loss
+        // requires.
         (faults.memory, faults.slow, faults.crash) = (0, 0, faults.crash.max(200));
         faults.power_loss = faults.power_loss.max(random.pick(&[0, 20]));
     }
     scenario
 }
 
-/// The same, of calls on one key each.
+/// The same without transactions, messages, hashes and lost disks.
 pub(crate) fn draw_single(seed: u64) -> Scenario {
     let mut random = Random::new(!seed);
     let (keys, clients) = (random.pick(&[1, 2, 8, 40]), random.between(2, 5) as usize);
@@ -99,15 +100,16 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
         hot_interval_ns: 0,
         hot_values: true,
         coordination: features::coordination::draw(seed),
-        // By chance of its own, too.
+        // Drawn from its own random sequence.
         discard_bytes_per_second: Random::new(seed ^ DISCARDS).pick(&[16 << 20, 16 << 20, 1_000]),
         clients,
         workload: Workload {
-            // Every key is in one keyspace, each has some.
+            // Every keyspace has some keys.
             keys: Key::of_all(keys, &keyspaces),
             skew: 1,
             calls: if keys > 2 { 300 } else { 70 },
-            // Few keys get few calls at a time: calls of unknown outcome make a history hard to judge.
+            // With few keys, clients have few calls in flight: calls of unknown outcome make a
+            // history hard to judge.
             window: if keys > 2 { random.pick(&[1, 2, 4]) } else { random.pick(&[1, 2]) },
             begins_ns: 0,
             retry_min: HURRY,
@@ -127,12 +129,13 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
             shift_ns: Random::new(seed ^ SHIFTS).pick(&[0, 300_000_000]),
         },
         pace: Pace::VARYING,
-        // A lease that is longer than it takes to suspect a node has to be waited for.
+        // If the lease is longer than it takes to suspect a node, the metadata service has to wait
+        // for it.
         timing: Timing {
             lease: Duration::from_millis(random.pick(&[150, 150, 500])),
-            // By chance of its own: fences are of quorum keyspaces, and the others are to stay as they are.
+            // Drawn from its own random sequence. Only quorum keyspaces use fences.
             fence_interval: Duration::from_millis(Random::new(seed).pick(&[20, 200, 1000])),
-            // A run is short, and what is asked little.
+            // A run is short and has few requests.
             divide_interval: Duration::from_millis(200),
             divide_gets_min: 4,
             ..Timing::default()
@@ -144,7 +147,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
     draw_rest(scenario, seed)
 }
 
-/// What depends on what was drawn, and what is drawn by a file of its own.
+/// Adds everything that depends on the drawn scenario, and the features that have their own files.
 fn draw_rest(mut scenario: Scenario, seed: u64) -> Scenario {
     draw_dependent(&mut scenario, seed);
     let scenario = features::full_partitions::draw(
@@ -160,7 +163,7 @@ fn draw_rest(mut scenario: Scenario, seed: u64) -> Scenario {
     )
 }
 
-/// What depends on what was drawn.
+/// Draws what depends on earlier draws.
 fn draw_dependent(scenario: &mut Scenario, seed: u64) {
     if scenario.faults.change_interval_ns > 0 {
         scenario.spares = Random::new(seed ^ SPARES).below(4) as usize;
@@ -174,7 +177,7 @@ fn draw_dependent(scenario: &mut Scenario, seed: u64) {
     }
 }
 
-/// One with primaries, one by quorum, or both beside each other.
+/// Draws one keyspace with primaries, one by quorum, or one of each.
 fn draw_keyspaces(nodes: usize, random: &mut Random, seed: u64) -> Vec<Shape> {
     let multicast = Shape::multicast(random.pick(&[3, 3, 3, 2]), random.pick(&[0, 1, 2]));
     let (replicas, write_set) = match nodes {
@@ -192,7 +195,7 @@ fn draw_keyspaces(nodes: usize, random: &mut Random, seed: u64) -> Vec<Shape> {
     keyspace::with_orders(keyspace::with_chains(shapes, nodes, seed), seed)
 }
 
-/// Runs a scenario to its end, and tells `print` what happens.
+/// Runs a scenario to its end. Passes trace lines to `print`.
 pub fn run(scenario: Scenario, seed: u64, print: Option<fn(&str)>) -> Report {
     let mut cluster = Cluster::new(scenario, seed);
     if let Some(print) = print {
@@ -203,13 +206,13 @@ pub fn run(scenario: Scenario, seed: u64, print: Option<fn(&str)>) -> Report {
     finish(&mut cluster)
 }
 
-/// Heals a cluster, lets it come to rest, and judges it.
+/// Heals a cluster, brings it to rest, and judges it.
 pub fn finish(cluster: &mut Cluster) -> Report {
     cluster.heal();
     cluster.tell_all_keyspaces();
     let mut report = Report::default();
     if let Some(violation) = cluster.violation() {
-        // What comes after tells no more.
+        // After a violation all further checks are meaningless.
         report.violations.push(violation.into());
         report.tally = cluster.tally();
         return report;
@@ -220,7 +223,7 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     report.violations.extend(judge_losses(cluster));
     report.violations.extend(stamps::judge(cluster.clients()));
     if !all_done(cluster) {
-        report.violations.push("clients wait for answers for ever (V)".into());
+        report.violations.push("some calls are never answered (V)".into());
     }
     if !is_whole(cluster) {
         report.violations.push(format!("not all replicas are consistent again (V): {}", describe(cluster)));
@@ -257,7 +260,8 @@ pub fn finish(cluster: &mut Cluster) -> Report {
     report
 }
 
-/// Clients with much to do on slow disks may take longer, as long as something is answered.
+/// Runs until all clients are done. With many calls on slow disks this may take longer than
+/// [`PROGRESS_NS`], as long as calls are answered.
 fn come_to_rest(cluster: &mut Cluster) {
     loop {
         let before = answered(cluster);
@@ -269,7 +273,7 @@ fn come_to_rest(cluster: &mut Cluster) {
     }
 }
 
-/// Calls that have been answered.
+/// Number of calls that were answered.
 pub fn answered(cluster: &Cluster) -> usize {
     let calls = cluster.clients().iter().flat_map(|client| client.history());
     let transactions = cluster.clients().iter().flat_map(|client| client.transacting.calls());
@@ -277,12 +281,12 @@ pub fn answered(cluster: &Cluster) -> usize {
         + transactions.filter(|call| call.answered.is_some()).count()
 }
 
-/// Whether every call is answered, every replica is there, and no op is open.
+/// Whether every call is answered, every replica is complete, and no op is open.
 pub fn is_at_rest(cluster: &Cluster) -> bool {
     all_done(cluster) && is_whole(cluster) && is_quiet(cluster)
 }
 
-/// No storage is taken for one that has forgotten something, unless it has (R18).
+/// Checks that a node counts as having lost data only if it has (R18).
 fn judge_losses(cluster: &Cluster) -> Option<String> {
     let status = cluster.metadata()?.status();
     let is_sound = |id: u16| {
@@ -290,10 +294,10 @@ fn judge_losses(cluster: &Cluster) -> Option<String> {
         !node.has_forgotten && !node.in_memory
     };
     let wronged = status.nodes.iter().find(|node| node.losses > 0 && is_sound(node.id))?;
-    Some(format!("node-{} is taken for one that has forgotten something, and has not (R18)", wronged.id))
+    Some(format!("node-{} counts as having lost data, but has not (R18)", wronged.id))
 }
 
-/// Clients send no more than replicas can take.
+/// Checks that clients do not retransmit more than the scenario allows.
 fn judge_retries(cluster: &Cluster) -> Option<String> {
     let most = cluster.scenario().retries_max?;
     let counters = || cluster.clients().iter().map(|client| client.counters());
@@ -302,13 +306,14 @@ fn judge_retries(cluster: &Cluster) -> Option<String> {
         counters().map(|counters| counters.retries).sum::<u64>(),
     );
     (retries * 1000 > most * submitted).then(|| {
-        format!("{retries} datagrams of {submitted} requests were sent again: more than {most} of a thousand")
+        format!("{retries} datagrams of {submitted} requests were sent again: more than {most} per thousand")
     })
 }
 
-/// A replica that differs is found and put right, as most have it.
+/// Replaces entries at single replicas, and checks that the scrub restores them to what most
+/// replicas have.
 fn judge_comparison(cluster: &mut Cluster, report: &mut Report) {
-    // What is being repaired may take what is wrong for right.
+    // A repair in progress might spread the replaced entry, so repairs end first.
     let rested_ns = cluster.now_ns() + SECOND_NS;
     cluster.run_until(rested_ns, |_| false);
     let mut told = Vec::new();
@@ -328,14 +333,14 @@ fn judge_comparison(cluster: &mut Cluster, report: &mut Report) {
                 let entries = cluster.nodes()[*node].disk.entries();
                 values.iter().all(|(key, entry)| entries.get(key) == Some(entry))
             };
-            // Of two, the primary's stands, whatever it is.
+            // With two replicas the primary's entry wins, right or wrong.
             holders.len() < 3 || holders.iter().all(held)
         }) && differing(cluster).is_empty()
     };
     let end_ns = cluster.now_ns() + PROGRESS_NS;
     cluster.run_until(end_ns, are_alike);
     if !are_alike(cluster) {
-        report.violations.push(format!("replicas differ for ever (C): {}", describe(cluster)));
+        report.violations.push(format!("replicas keep differing (C): {}", describe(cluster)));
     }
 }
 
@@ -343,7 +348,7 @@ fn all_done(cluster: &Cluster) -> bool {
     cluster.clients().iter().all(|client| client.is_done())
 }
 
-/// Those that the metadata service knows, and their keyspaces.
+/// The partitions that the metadata service knows, with the shapes of their keyspaces.
 fn partitions(cluster: &Cluster) -> Vec<(PartitionId, Shape)> {
     let Some(metadata) = cluster.metadata() else { return Vec::new() };
     let partitions = metadata.status().partitions;
@@ -355,12 +360,12 @@ fn with_primary(cluster: &Cluster) -> impl Iterator<Item = PartitionId> {
     partitions.filter(|(_, shape)| !shape.is_quorum()).map(|(partition, _)| partition)
 }
 
-/// The nodes that are consistent members of a partition's newest epoch.
+/// The nodes that are consistent members of a partition in its newest epoch.
 pub fn members(cluster: &Cluster, partition: PartitionId) -> Vec<usize> {
     consistent(cluster, partition).into_iter().map(|(index, _)| index).collect()
 }
 
-/// The consistent members of a partition's newest epoch: index of the node and its status.
+/// The consistent members of a partition in its newest epoch: index of the node and its status.
 fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, PartitionStatus)> {
     let statuses: Vec<_> = cluster
         .nodes()
@@ -378,19 +383,20 @@ fn consistent(cluster: &Cluster, partition: PartitionId) -> Vec<(usize, Partitio
         .collect()
 }
 
-/// Whether every partition has all its replicas, and no more.
+/// Whether every partition has exactly its replicas, and nothing is being moved, split or merged.
 pub fn is_whole(cluster: &Cluster) -> bool {
     let partitions = partitions(cluster);
     let is_whole =
         |(partition, shape): &(PartitionId, Shape)| consistent(cluster, *partition).len() == shape.replicas;
-    // Replicas that move go on moving until all are where they are to be.
+    // Moves, splits and merges must have ended.
     let is_still = |status: &Status| status.moves == 0 && status.reshapings.is_empty();
     let status = cluster.metadata().map(|metadata| metadata.status());
     let is_as_asked = status.is_some_and(|status| is_still(&status) && has_every_key(cluster, &status));
     is_as_asked && partitions.iter().all(is_whole)
 }
 
-/// Whether the partitions of each keyspace have every match value once, and are as many as it began with if none was split or merged.
+/// Whether the partitions of each keyspace cover every match value once. If none was split or
+/// merged, there are as many as at the beginning.
 fn has_every_key(cluster: &Cluster, status: &Status) -> bool {
     let shapes = &cluster.scenario().keyspaces;
     let created = cluster.created().there();
@@ -424,7 +430,7 @@ pub(crate) fn describe(cluster: &Cluster) -> String {
         Some(core) => format!("\n  {} {:?}", node.id, core.status()),
     });
     let asked = cluster.metadata().map(|metadata| metadata.status()).map(|status| {
-        format!("\n  {} moves to come; splits and merges: {:?}", status.moves, status.reshapings)
+        format!("\n  {} moves pending; splits and merges: {:?}", status.moves, status.reshapings)
     });
     lines.chain(asked).collect()
 }
@@ -455,15 +461,16 @@ fn judge_histories(cluster: &Cluster, report: &mut Report) {
     }
 }
 
-/// Members of a partition hold the same (check C). Tombstones go at different times. Replicas of a quorum keyspace differ: a version is
-/// brought to those that lack it when it is read.
+/// Checks that members of a partition hold the same values (check C). Tombstones may be deleted at
+/// different times. Replicas of a quorum keyspace may differ: a read brings the newest version to
+/// those that lack it.
 fn judge_replicas(cluster: &Cluster, report: &mut Report) {
     for (partition, one, other) in differing(cluster) {
         report.violations.push(format!("partition {partition}: {one} and {other} differ (C)"));
     }
 }
 
-/// Members that do not hold the same.
+/// Pairs of members that do not hold the same values.
 fn differing(cluster: &Cluster) -> Vec<(PartitionId, NodeId, NodeId)> {
     let mut differing = Vec::new();
     for partition in with_primary(cluster) {

@@ -7,7 +7,7 @@ use crate::checker::together::{Step, Together, Told, check_together};
 use crate::client::transactions::together;
 use crate::cluster::Cluster;
 
-/// Judges the calls on keys that are together, and what clients saw of their transactions.
+/// Judges the calls on co-located keys and the clients' transactions.
 pub(crate) fn judge(cluster: &Cluster, report: &mut Report) {
     let keys = together(&cluster.scenario().workload.keys);
     if keys == 0 {
@@ -31,7 +31,7 @@ pub(crate) fn judge(cluster: &Cluster, report: &mut Report) {
     }
 }
 
-/// The calls up to the answer that cannot be explained, the last of them.
+/// The last calls up to the answer that no order explains.
 fn list(calls: &[Together], keys: usize) -> String {
     let mut answers: Vec<u64> = calls.iter().filter_map(|call| Some(call.answered.as_ref()?.0)).collect();
     answers.sort_unstable();
@@ -43,7 +43,7 @@ fn list(calls: &[Together], keys: usize) -> String {
     calls[skipped..].iter().map(|call| format!("\n  {}", line(call))).collect()
 }
 
-/// What was known at `end`.
+/// The history as it was known at time `end`.
 fn until(calls: &[Together], end: u64) -> Vec<Together> {
     let mut calls: Vec<Together> = calls.iter().filter(|call| call.called <= end).cloned().collect();
     for call in &mut calls {

@@ -1,4 +1,5 @@
-//! Faults: processes crash and restart, disks are damaged or replaced by older copies, targets are lost.
+//! Faults: processes crash and restart, disks are damaged or replaced by older copies, targets are
+//! lost.
 
 use super::shape::Shape;
 use super::world::{Event, Fault, MS, World};
@@ -124,10 +125,10 @@ impl World {
         self.queue.at(at_ns + MS, Event::User { initiator });
     }
 
-    /// Damages a copy on a disk. It does not count as a copy any more.
+    /// Damages a copy on a disk. The copy no longer counts.
     fn damage(&mut self, target: usize) {
         if !self.is_whole {
-            // Another copy of the same chunk may be gone.
+            // Not while another copy of the chunk may be missing.
             return;
         }
         let disk = &mut self.targets[target].disk;
@@ -139,7 +140,8 @@ impl World {
         }
     }
 
-    /// Takes a copy of a disk, or replaces a disk by the copy that was taken. Chunks that it lacks do not count as copies any more.
+    /// Takes a snapshot of a disk, or replaces the disk by its snapshot. Chunks that the snapshot
+    /// lacks no longer count as copies there.
     fn keep_or_put_back(&mut self) {
         let Some((target, older)) = self.older.take() else {
             let target = self.random.below(self.targets.len() as u64) as usize;
@@ -148,7 +150,7 @@ impl World {
         };
         let host = &self.targets[target];
         if !self.is_whole || host.is_gone || host.core.is_none() {
-            // Another copy may be gone.
+            // Not while another copy may be missing.
             return;
         }
         self.kill_target(target);
@@ -160,7 +162,6 @@ impl World {
         self.report.older += 1;
     }
 
-    /// Ends all faults.
     pub(super) fn heal(&mut self) {
         self.is_healed = true;
         let faults = &mut self.shape.faults;
@@ -178,7 +179,7 @@ impl World {
 /// Maintenance settings of a process of a target.
 fn tending_of(shape: &Shape, target: usize, life: u64) -> MaintenanceConfig {
     MaintenanceConfig {
-        // No initiator has such a name.
+        // No initiator has a client id in this range.
         client: ClientId(1 << 40 | life << 8 | target as u64),
         copies: shape.copies,
         timing: Timing { deadline_ns: 300 * MS, ..shape.timing },

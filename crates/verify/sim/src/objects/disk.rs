@@ -1,11 +1,12 @@
-//! A target's disk: writes and reads take time, it may be full, and a power loss discards what was not synced.
+//! A target's disk: writes and reads take time, it may be full, and a power loss discards what was
+//! not synced.
 
 use nicekv_objects::{End, Storage, StorageDone, chunk_id};
 use nicekv_proto::chunk::ChunkId;
 use nicekv_proto::{NodeId, OpId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Time of a sync, in addition to that of the bytes.
+/// Time of a sync, in addition to the time for the bytes.
 const FORCE_NS: u64 = 150_000;
 const READ_NS: u64 = 40_000;
 
@@ -20,12 +21,11 @@ struct Writing {
 /// Chunks, each with the other targets that hold it.
 pub(super) type Chunks = BTreeMap<ChunkId, (Vec<u8>, Vec<NodeId>)>;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     /// Durable chunks.
     pub(super) chunks: Chunks,
-    /// Of these, the damaged ones.
+    /// The chunks in `chunks` that are damaged.
     pub(super) damaged: BTreeSet<ChunkId>,
     writing: BTreeMap<OpId, Writing>,
     capacity: u64,
@@ -37,11 +37,10 @@ pub(super) struct Disk {
 /// A disk operation in progress.
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
-    /// The sync of a chunk ends.
+    /// The sync of a chunk.
     Force(OpId),
-    /// A read ends.
     Read(StorageDone),
-    /// A chunk was deleted.
+    /// The deletion of a chunk.
     Removed(ChunkId),
 }
 
@@ -72,12 +71,12 @@ impl Disk {
         self.capacity = bytes;
     }
 
-    /// Transfers that were begun and neither finished nor abandoned.
+    /// Number of transfers that have begun and are neither finished nor abandoned.
     pub(super) fn open(&self) -> usize {
         self.writing.len()
     }
 
-    /// Executes a request, or returns when it will be done.
+    /// Executes a request at once (`None`), or returns what will complete and when.
     pub(super) fn request(&mut self, now_ns: u64, request: Storage) -> Option<(u64, Doing)> {
         match request {
             Storage::Begin { op, id, bytes, holders } => {
@@ -115,7 +114,7 @@ impl Disk {
         }
     }
 
-    /// A sync ends. The chunk is verified here.
+    /// Completes the sync of a chunk, whose content is verified here.
     pub(super) fn force(&mut self, op: OpId) -> Option<StorageDone> {
         let Writing { id, bytes, holders, has_room } = self.writing.remove(&op)?;
         let end = if !has_room {
@@ -130,7 +129,7 @@ impl Disk {
         Some(StorageDone::Finished { op, end })
     }
 
-    /// The process is gone. What it had begun is not kept: there is no header for it.
+    /// The process ends. Chunks that are not synced are lost, as they have no header on the disk.
     pub(super) fn forget(&mut self, now_ns: u64) {
         self.writing.clear();
         (self.busy_until_ns, self.read_until_ns) = (now_ns, now_ns);

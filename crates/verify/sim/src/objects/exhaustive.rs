@@ -1,5 +1,5 @@
-//! Every interleaving of two users, the names of their objects, two rounds of garbage collection and a restart of a target, on one
-//! chunk (P6 to P9).
+//! Every interleaving of two users, the names of their objects, two rounds of garbage collection
+//! and a restart of a target, on one chunk (P6 to P9).
 //!
 //! The target is the real core. A put is one step, since only its end matters here.
 
@@ -13,20 +13,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 const BYTES: &[u8] = b"the chunk that both objects are";
 const USERS: usize = 2;
-/// Puts of each user.
+/// Puts by each user.
 const PUTS_MAX: u8 = 2;
 const ROUND_FIRST: u64 = 1;
 const ROUND_LAST: u64 = 4;
 const RESTARTS_MAX: u8 = 1;
 
-/// What a user is at.
+/// What a user is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum User {
     /// Remaining puts.
     Idle { puts: u8 },
-    /// The chunk is there, with this stamp; the manifest is to be put.
+    /// The chunk is stored, with this stamp; the manifest must still be put.
     Has { stamp: Round, puts: u8 },
-    /// Its object can be read.
+    /// The object can be read.
     Live { puts: u8 },
 }
 
@@ -50,23 +50,22 @@ struct State {
     is_durable: bool,
     round: Round,
     users: [User; USERS],
-    /// Each object is in a partition of its own.
+    /// The round that each name has adopted. Each is in a partition of its own.
     adopted: [Round; USERS],
-    /// In this round the target has listed the names of these partitions.
+    /// Partitions whose names the target has listed in this round.
     listed: (Round, [bool; USERS]),
     restarts: u8,
 }
 
-/// What was seen.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
-    /// What was wrong, and the steps that led there.
+    /// The violation, with the steps that lead to it.
     pub violation: Option<String>,
 }
 
-/// Visits every state.
 pub fn explore() -> Explored {
     let mut seen: HashSet<u64> = HashSet::new();
     let mut stack = vec![(State::new(), Vec::new())];
@@ -104,13 +103,14 @@ impl State {
         state
     }
 
-    /// Whether names are listed: when all have adopted the round, and the target goes by it.
+    /// Whether the target may list names: all names have adopted the round, and the target has
+    /// learned of it.
     fn may_list(&self) -> bool {
         let is_adopted = self.adopted.iter().all(|adopted| *adopted == self.round);
         is_adopted && self.target.round() == Some(self.round)
     }
 
-    /// Which partitions are listed in this round.
+    /// The partitions that are listed in the current round.
     fn listed_now(&self) -> [bool; USERS] {
         let (round, listed) = self.listed;
         if round == self.round { listed } else { [false; USERS] }
@@ -194,7 +194,7 @@ impl State {
         }
     }
 
-    /// The chunk is there by now, if it was not; with which stamp.
+    /// Stores the chunk, unless it is stored already. Returns its stamp.
     fn put(&mut self) -> Round {
         match self.target.put_at_once(chunk_id(BYTES), BYTES) {
             PutReply::Stored(stamp) => stamp,

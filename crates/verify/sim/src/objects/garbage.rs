@@ -1,15 +1,16 @@
 //! Rounds of garbage collection, driven by the metadata service (P8).
 //!
 //! ```text
-//!   round g is persisted ──▶ targets are notified ──▶ …
-//!                        ──▶ partitions of names adopt it, one after the other ──▶ when all have: each target lists all names, page by page, and deletes chunks without a name
+//!   round g is persisted ──▶ targets are notified
+//!                        ──▶ each partition of names adopts it ──▶ when all have: each target lists all names,
+//!                            page by page, and deletes chunks that no name refers to
 //! ```
 
 use super::names::PARTITIONS;
 use super::world::{Event, MS, World};
 use nicekv_proto::chunk::Round as Number;
 
-/// Names of a page.
+/// Names per page.
 const PAGE: usize = 2;
 
 impl World {

@@ -1,8 +1,10 @@
 //! Groups of targets, driven by the metadata service (P11, P13).
 //!
 //! ```text
-//!   a target is lost ──▶ removed, from the groups that there are and from those before ──▶ when all targets say that nothing lacks copies, another one may be lost
-//!   groups are to be others ──▶ version v+1, with the ones before ──▶ when all targets say that all has moved: v+2, without
+//!   a target is lost ──▶ removed from the current and the former groups
+//!                    ──▶ when all targets report that no chunk lacks copies, another one may be lost
+//!   groups change    ──▶ map version v+1, which also has the former groups
+//!                    ──▶ when all targets report that all chunks have moved: version v+2, without them
 //! ```
 
 use super::disk::Disk;
@@ -13,16 +15,16 @@ use nicekv_proto::chunk::MapVersion;
 use nicekv_proto::placement::GROUP_MEMBERS_MAX;
 use std::sync::Arc;
 
-/// Interval of progress reports of all targets.
+/// Interval at which the metadata service reads the progress of all targets.
 const HEARD_MS: u64 = 15;
 /// Interval at which initiators poll the map.
 const ASKED_MS: u64 = 200;
-/// Time until it notices that a target is lost.
+/// Maximum time until the metadata service notices that a target is lost.
 const FOUND_OUT_MS: u64 = 60;
 /// Maximum targets of a world, including lost ones.
 const TARGETS_MAX: usize = 30;
 
-/// How groups change.
+/// A kind of change of the groups.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Places,
@@ -53,7 +55,7 @@ impl World {
         // A lost target sends no reports until it is removed.
         let is_in_map = |host: &TargetHost| self.map.place_of(host.node).is_some();
         let is_missed = self.targets.iter().any(|host| host.is_gone && is_in_map(host));
-        // It may have been counted until now.
+        // A copy that was damaged may have been counted until now.
         if core::mem::replace(&mut self.has_damaged, is_damaged) || is_damaged || is_missed {
             let passes = heard.iter().map(|said| said.passes).collect();
             self.passed_before = Some((self.map.version(), passes));
@@ -61,7 +63,8 @@ impl World {
         let is_well = |(at, said): (usize, &Progress)| {
             let before = self.passed_before.as_ref().filter(|(version, _)| *version == said.version);
             let before = before.map(|(_, passes)| passes[at]..passes[at] + 2);
-            // What the pass had found that was under way then may be otherwise since. A process that has begun anew counts from 0.
+            // A maintenance pass that was under way at that time may have found a state that has
+            // changed since: only a later pass counts. A restarted process counts passes from 0.
             let has_passed = said.passes > 0 && !before.is_some_and(|before| before.contains(&said.passes));
             has_passed && said.lacking + said.unsettled + said.undecided == 0
         };
@@ -76,7 +79,7 @@ impl World {
         let version = MapVersion(self.map.version().0 + 1);
         self.map = Arc::new(Map::of(version, layout, before).expect("slots have members"));
         self.tell_all();
-        // Initiators learn of it from targets, or when they poll.
+        // Initiators learn of the new map from targets, or when they poll.
         for initiator in 0..self.initiators.len() {
             let at_ns = self.queue.now_ns() + self.random.below(ASKED_MS * MS);
             self.queue.at(at_ns, Event::TellInitiator { initiator });

@@ -27,7 +27,7 @@ impl World {
         let (copies, excused) = (self.copies(id), self.judge.excused(id));
         if copies + excused < self.shape.copies {
             let wanted = self.shape.copies;
-            self.judge.accuse(format!("{when}: chunk {id} lies at {copies} of {wanted} targets"));
+            self.judge.accuse(format!("{when}: chunk {id} is at {copies} of {wanted} targets"));
         }
     }
 
@@ -38,11 +38,11 @@ impl World {
     /// The targets report that all chunks have enough copies.
     pub(super) fn judge_whole(&mut self) {
         for id in self.live() {
-            self.judge_copies(&id, "all targets say that nothing lacks copies");
+            self.judge_copies(&id, "all targets report that no chunk lacks copies");
         }
     }
 
-    /// At the end, each chunk is at the right targets, and at no others.
+    /// At the end of a run, each chunk is at the right targets, and at no others.
     fn judge_places(&mut self, id: &ChunkId) {
         let group = *self.map.group_of(id).1;
         let (inside, outside): (Vec<NodeId>, Vec<NodeId>) =
@@ -50,28 +50,29 @@ impl World {
         if inside.len() != self.shape.copies || !outside.is_empty() {
             let wanted = self.shape.copies;
             self.judge.accuse(format!(
-                "at the end: chunk {id} lies at {inside:?} of its group, which is to be {wanted}, and at {outside:?} elsewhere"
+                "at the end: chunk {id} is at {inside:?} of its group, expected {wanted}, and at {outside:?} elsewhere"
             ));
         }
     }
 
-    /// A manifest was accepted.
+    /// Checks the chunks of a manifest that was accepted.
     pub(super) fn judge_manifest(&mut self, name: u64, manifest: &Manifest) {
         for (id, _) in &manifest.chunks {
-            self.judge_copies(id, &format!("the manifest of object {name} was taken"));
+            self.judge_copies(id, &format!("the manifest of object {name} was accepted"));
         }
     }
 
-    /// A target has deleted a chunk.
+    /// Checks that a chunk which a target has deleted is not needed.
     pub(super) fn judge_removal(&mut self, target: usize, id: &ChunkId) {
         self.judge.collected += 1;
         let is_live = self.names.iter().any(|(_, manifest)| manifest.chunks.iter().any(|(of, _)| of == id));
         if is_live {
-            self.judge_copies(id, &format!("target {target} deleted what an object needs"));
+            self.judge_copies(id, &format!("target {target} deleted a chunk that an object needs"));
         }
     }
 
-    /// A read of a chunk failed. That is a violation if the object existed all the time.
+    /// A read of a chunk failed. That is a violation if the same version of the object existed all
+    /// the time.
     pub(super) fn judge_unread(
         &mut self,
         (name, version): (u64, u64),
@@ -87,12 +88,12 @@ impl World {
         }
     }
 
-    /// A target reserves no more than it has.
+    /// Checks that a target reserves no more than it has.
     pub(super) fn judge_bounds(&mut self, target: usize) {
         let Some(core) = &self.targets[target].core else { return };
         let (memory, _, under_way) = core.promised();
         let bytes_max = self.shape.reservation.bytes_max;
-        // Chunks that are being written have released their reservations.
+        // Chunks that are being written have released their reservations already.
         let most = 2 * self.shape.reservation.bids_max + self.targets[target].disk.open();
         if memory > bytes_max || under_way > most {
             self.judge.accuse(format!(
@@ -104,7 +105,7 @@ impl World {
     /// Reads all live objects.
     pub(super) fn read_back(&mut self) {
         if let Some(initiator) = self.initiators.iter().position(|host| host.task.is_some()) {
-            return self.judge.accuse(format!("the user of initiator {initiator} is not done"));
+            return self.judge.accuse(format!("the user of initiator {initiator} still waits for a request"));
         }
         let live: Vec<u64> = self.names.iter().map(|(name, _)| name).collect();
         for (at, name) in live.into_iter().enumerate() {
@@ -126,8 +127,7 @@ impl World {
         if !self.is_whole || self.map.before().is_some() {
             let progress: Vec<_> =
                 self.targets.iter().map(|host| host.core.as_ref().map(|core| core.progress())).collect();
-            self.judge
-                .accuse(format!("targets are not done with looking after what they hold: {progress:?}"));
+            self.judge.accuse(format!("the maintenance of targets has not finished: {progress:?}"));
         }
         let live = self.live();
         live.iter().for_each(|id| self.judge_places(id));
@@ -137,7 +137,7 @@ impl World {
             let (promised, open) = (core.promised(), host.disk.open());
             if promised != (0, 0, 0) || open != 0 {
                 self.judge.accuse(format!(
-                    "target {target} keeps {promised:?} of memory, disk and transfers, {open} of them on its disk"
+                    "target {target} still reserves {promised:?} (memory, disk, transfers), {open} transfers on its disk"
                 ));
             }
             let left = host.disk.chunks.keys().find(|id| !live.contains(id)).copied();

@@ -1,22 +1,28 @@
-//! Worlds of negotiated storage: targets, initiators and names, with a network, disks and processes that fail.
+//! Worlds of negotiated storage: targets, initiators and names, with a network, disks and processes
+//! that fail.
 //!
 //! ```text
 //!   users ──put, get, copy, delete──▶ initiators ──▶ network (loses, doubles, damages, delays) ──▶ targets ──▶ disks (slow, full, damaged)
 //!     └──manifests──▶ names, in partitions ◀──adopt── rounds of garbage collection ──marks──▶ targets
 //! ```
 //!
-//! Groups of targets change, driven by the metadata service: targets join or are lost for good, with their data; groups are split,
-//! merged and given other slots. A target is lost only after the targets have reported that the data of the previous one is restored.
+//! Groups of targets change, driven by the metadata service: targets join or are lost for good,
+//! with their data; groups are split, merged and given other slots. A target is lost only after the
+//! targets have reported that the data of the previous one is restored.
 //!
-//! The cores are those of production (`nicekv-objects`). Names are a linearizable keyspace, which other worlds check: here each op on
-//! a name is atomic.
+//! The cores are those of production (`nicekv-objects`). Names are a linearizable keyspace, which
+//! other worlds check: here each op on a name is atomic.
 //!
 //! Checked at every step, and after all faults are healed:
-//! * a manifest is accepted only when R targets hold each of its chunks durably, and this stays true while it can be read;
+//! * a manifest is accepted only when R targets hold each of its chunks durably, and this stays
+//!   true while it can be read;
 //! * a read returns what was put; a chunk of a live manifest is never "not found";
-//! * after the faults, exactly R targets of its group hold each chunk that a manifest names, and no others do;
-//! * no chunk of a live manifest is deleted; a chunk without a manifest is deleted within two rounds;
-//! * reservations of time, memory and disk are released when their owner is gone, and never exceed their bounds.
+//! * after the faults, each chunk that a manifest names is at exactly R targets of its group, and
+//!   at no others;
+//! * no chunk of a live manifest is deleted; a chunk without a manifest is deleted within two
+//!   rounds;
+//! * reservations of time, memory and disk are released when their owner is gone, and never exceed
+//!   their bounds.
 
 mod crashes;
 mod disk;
@@ -40,7 +46,7 @@ pub use shape::{ObjectFaults, Shape, draw};
 
 use world::World;
 
-/// Runs the world of a seed, or of a shape that was made of one.
+/// Runs the world of a seed, with a shape that may have been changed since it was drawn.
 pub fn run(shape: Shape, seed: u64) -> ObjectReport {
     World::new(shape, seed).run()
 }

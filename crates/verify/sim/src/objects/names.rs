@@ -6,19 +6,18 @@ use std::collections::BTreeMap;
 /// The value of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
-    /// Its chunks, by the contents that users know, in order.
+    /// Its chunks in order: the id, and the number by which users know the content.
     pub(super) chunks: Vec<(ChunkId, u64)>,
-    /// The lowest of their stamps.
+    /// The oldest stamp of its chunks.
     pub(super) stamp: Round,
 }
 
-/// Partitions of names.
+/// Number of partitions of names.
 pub(super) const PARTITIONS: u64 = 2;
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    /// Each with the number of puts that took effect before it.
+    /// The manifests, by name. Each with the number of puts that took effect before it.
     manifests: BTreeMap<u64, (u64, Manifest)>,
     puts: u64,
     adopted: BTreeMap<u64, Round>,
@@ -29,7 +28,8 @@ pub(super) fn partition_of(name: u64) -> u64 {
 }
 
 impl Names {
-    /// Whether the manifest is accepted: not if one of its chunks may have been condemned before the manifest was known (P8).
+    /// Puts a manifest. False if it is rejected: one of its chunks may have been condemned before
+    /// the manifest was known (P8).
     pub(super) fn put(&mut self, name: u64, manifest: Manifest) -> bool {
         let adopted = self.adopted.get(&partition_of(name)).copied().unwrap_or_default();
         if manifest.stamp.0.saturating_add(1) < adopted.0 {
@@ -44,7 +44,7 @@ impl Names {
         self.manifests.get(&name).map(|(_, manifest)| manifest)
     }
 
-    /// Distinguishes this manifest of the name from earlier and later ones.
+    /// A number that distinguishes the name's manifest from earlier and later ones.
     pub(super) fn version(&self, name: u64) -> Option<u64> {
         self.manifests.get(&name).map(|(version, _)| *version)
     }
@@ -64,7 +64,7 @@ impl Names {
         (0..PARTITIONS).all(|partition| self.adopted.get(&partition).is_some_and(|adopted| *adopted >= round))
     }
 
-    /// A page of names after this one, with their chunks.
+    /// At most `most` names after this one, with their chunks.
     pub(super) fn page(&self, after: Option<u64>, most: usize) -> Vec<(u64, Vec<ChunkId>)> {
         let first = after.map_or(0, |name| name + 1);
         let ids = |manifest: &Manifest| manifest.chunks.iter().map(|(id, _)| *id).collect();

@@ -1,4 +1,5 @@
-//! How planted bugs of object storage are hunted: the shape of the worlds for each. The bugs are in `crates/verify/mutants/plants`.
+//! How planted bugs of object storage are hunted: the shape of the worlds for each. The bugs are in
+//! `crates/verify/mutants/plants`.
 
 use super::report::ObjectReport;
 use super::run;
@@ -8,9 +9,8 @@ use super::world::MS;
 /// A hunt gives up after this number of seeds.
 pub const SEEDS_MAX: u64 = 500;
 
-/// A bug, and how it is looked for.
+/// A planted bug, and the shape of the worlds in which it is hunted.
 pub struct ObjectPlant {
-    /// On the command line.
     pub name: &'static str,
     shape: fn(&mut Shape),
 }
@@ -27,7 +27,7 @@ fn collects(shape: &mut Shape) {
 
 fn restarts(shape: &mut Shape) {
     collects(shape);
-    // Chunks are garbage most of the time, and put again then.
+    // With few names for the contents, chunks are garbage most of the time, and then put again.
     (shape.contents, shape.names) = (8, 2);
     (shape.faults.crash_ms, shape.faults.loss_ms, shape.faults.damage_ms) = (40, 0, 0);
     shape.busy_ms = 4_000;
@@ -59,7 +59,7 @@ fn same_chunks(shape: &mut Shape) {
     shape.faults.has_slow_disk = true;
 }
 
-/// Groups are split, merged, and have other slots and members.
+/// Groups are split and merged, and their slots and members change.
 fn reshapes(shape: &mut Shape) {
     shape.groups = 2;
     shape.targets = 12;
@@ -68,11 +68,11 @@ fn reshapes(shape: &mut Shape) {
     shape.faults.map_ms = 60;
 }
 
-/// There are copies too many, and targets look often.
+/// Some chunks have too many copies, and targets check often.
 fn has_surplus(shape: &mut Shape) {
     shape.copies = 2;
     shape.more_copies = 2;
-    // Chunks are garbage most of the time, and put again then.
+    // With few names for the contents, chunks are garbage most of the time, and then put again.
     (shape.contents, shape.names) = (8, 2);
     shape.initiators = 4;
     shape.maintenance.copies = 2;
@@ -84,7 +84,6 @@ fn has_surplus(shape: &mut Shape) {
     shape.faults.round_ms = 20;
 }
 
-/// All bugs.
 #[rustfmt::skip]
 pub const OBJECT_PLANTS: &[ObjectPlant] = &[
     plant("chunk-ack-before-force", loses_power),
@@ -102,12 +101,12 @@ pub const OBJECT_PLANTS: &[ObjectPlant] = &[
     plant("chunk-surplus-unconfirmed", |shape| {
         has_surplus(shape);
         (shape.initiators, shape.targets, shape.groups) = (6, 5, 1);
-        // What is too old is there for long enough to be relied on.
+        // Outdated marks stay for so long that a target may rely on them.
         (shape.listing_ms, shape.faults.round_ms) = (50, 60);
         shape.faults.late = 0;
         shape.faults.cut_ms = 0;
         shape.faults.loss = 250_000;
-        // It takes a while, and what comes after the faults takes as long in each world.
+        // Long runs: the bug shows late, and the time after the faults is the same in each world.
         shape.busy_ms = 8_000;
         shape.maintenance.pass_ns = 10 * MS;
         shape.maintenance.chunks_per_second = 10_000;
@@ -122,13 +121,13 @@ pub const OBJECT_PLANTS: &[ObjectPlant] = &[
     plant("chunk-manifest-first", collects),
 ];
 
-/// The bug of that name.
 pub fn find(name: &str) -> Option<&'static ObjectPlant> {
     OBJECT_PLANTS.iter().find(|plant| plant.name == name)
 }
 
 impl ObjectPlant {
-    /// Looks for it in at most [`SEEDS_MAX`] seeds, or in one: the seed that found it, and the violation. `begin` is called with each seed before its run, in which a core may panic.
+    /// Hunts the bug in at most [`SEEDS_MAX`] seeds, or in one. Returns the seed that found it, and
+    /// the violation. `begin` is called with each seed before its run, in which a core may panic.
     pub fn hunt(&self, only: Option<u64>, begin: impl Fn(u64)) -> Option<(u64, String)> {
         let mut seeds = only.map_or(1..=SEEDS_MAX, |seed| seed..=seed);
         seeds.find_map(|seed| {
@@ -137,7 +136,7 @@ impl ObjectPlant {
         })
     }
 
-    /// Its world of a seed.
+    /// Runs the world of a seed, in the shape for this bug.
     pub fn run(&self, seed: u64) -> ObjectReport {
         let mut shape = draw(seed);
         (self.shape)(&mut shape);

@@ -1,34 +1,32 @@
 //! The result of a run.
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectReport {
-    /// What was wrong; empty if nothing was.
+    /// The violations; empty if there are none.
     pub violations: Vec<String>,
-    /// Objects that were put, got, copied and deleted; those whose end is unknown.
+    /// Objects that were put.
     pub put: u64,
-    /// See `put`.
+    /// Objects that were got.
     pub got: u64,
-    /// See `put`.
+    /// Objects that were deleted.
     pub deleted: u64,
-    /// See `put`.
+    /// Operations whose outcome is unknown.
     pub unknown: u64,
-    /// Events of the run.
     pub events: u64,
-    /// Rounds of garbage collection that began, and chunks that were deleted in them.
+    /// Rounds of garbage collection that began.
     pub rounds: u64,
-    /// See `rounds`.
+    /// Chunks that were deleted in these rounds.
     pub collected: u64,
     /// Processes that were killed.
     pub crashes: u64,
-    /// Targets that were lost for good, and reshapings of groups that came to their end.
+    /// Targets that were lost for good.
     pub lost: u64,
-    /// Disks that were put back as they were.
+    /// Disks that were replaced by an older copy.
     pub older: u64,
-    /// See `lost`.
+    /// Changes of groups that completed.
     pub reshaped: u64,
-    /// Chunks that targets put again, and copies that they dropped because there were enough.
+    /// Chunks that targets put again since copies were missing.
     pub put_again: u64,
-    /// See `put_again`.
+    /// Surplus copies that targets deleted.
     pub surplus: u64,
 }

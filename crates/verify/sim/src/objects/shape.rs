@@ -5,7 +5,8 @@ use nicekv_objects::{MaintenanceConfig, Timing};
 use nicekv_proto::ClientId;
 use nicekv_testkit::Random;
 
-/// Rates of faults, in millionths unless their names say otherwise.
+/// Rates of faults, per million unless their names say otherwise. A field in milliseconds is an
+/// average interval; 0: never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObjectFaults {
     /// Lost datagrams.
@@ -16,9 +17,9 @@ pub struct ObjectFaults {
     pub garble: u64,
     /// Datagrams that are delayed by up to two milliseconds.
     pub late: u64,
-    /// Average interval at which a process of a target is killed; 0: never.
+    /// A target's process is killed.
     pub crash_ms: u64,
-    /// The same, and its disk loses what was not synced.
+    /// A target's process is killed, and its disk loses what was not synced.
     pub power_ms: u64,
     /// An initiator is killed.
     pub initiator_ms: u64,
@@ -26,48 +27,47 @@ pub struct ObjectFaults {
     pub cut_ms: u64,
     /// A chunk on a disk is damaged.
     pub damage_ms: u64,
-    /// Changes of groups.
+    /// The groups of targets change.
     pub map_ms: u64,
     /// A target is lost for good, with its disk.
     pub loss_ms: u64,
-    /// A copy of a target's disk is taken, and every other time put back: it lacks what came since, and has what was deleted.
+    /// A snapshot of a target's disk is taken, and every other time the disk is replaced by it:
+    /// then it lacks newer chunks, and has some that were deleted.
     pub older_ms: u64,
     /// A round of garbage collection begins.
     pub round_ms: u64,
-    /// A disk that is ten times slower than others.
+    /// Whether one disk is ten times slower than the others.
     pub has_slow_disk: bool,
-    /// Capacity of a disk.
+    /// Capacity of each disk.
     pub disk_bytes: u64,
 }
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Targets, in as many groups as make six or more.
+    /// Number of targets, in all groups.
     pub targets: usize,
-    /// Groups.
     pub groups: usize,
     /// Initiators, each with a user.
     pub initiators: usize,
-    /// R.
+    /// R, the number of copies of a chunk.
     pub copies: usize,
-    /// Additional copies that every other initiator puts, as if R had been lowered and it did not know yet.
+    /// Additional copies that every other initiator puts, as if R had been lowered and the
+    /// initiator did not know it yet.
     pub more_copies: usize,
-    /// Windows.
+    /// Parameters of reservations at targets.
     pub reservation: Config,
     /// Timeouts of initiators.
     pub timing: Timing,
-    /// How targets look after what they hold.
+    /// Parameters of the targets' maintenance.
     pub maintenance: MaintenanceConfig,
-    /// Maximum objects.
+    /// Maximum number of objects.
     pub names: u64,
-    /// Distinct contents of chunks: few, so that they are put again.
+    /// Distinct contents of chunks: so few that the same chunks are put again.
     pub contents: u64,
     /// How long users work.
     pub busy_ms: u64,
-    /// Faults.
     pub faults: ObjectFaults,
-    /// Maximum delay until targets begin to list names that have adopted a round.
+    /// Maximum delay until a target lists names after they have adopted a round.
     pub listing_ms: u64,
 }
 
@@ -84,7 +84,7 @@ pub fn draw(seed: u64) -> Shape {
         data_bits_per_second: 900_000_000,
         control_bits_per_second: 100_000_000,
         frame_bytes: 1_472,
-        // Of a round trip of this network, most of the time.
+        // Usually more than a round trip of the simulated network.
         margin_ns: 400_000,
         bids_max: random.pick(&[4, 16, 64]),
         bytes_max: random.pick(&[64 << 10, 1 << 20]),
@@ -119,7 +119,7 @@ pub fn draw(seed: u64) -> Shape {
     }
 }
 
-/// Much faster than on any machine, as there is little and not much time.
+/// Maintenance much faster than in production, since runs are short and have little data.
 fn maintenance(random: &mut Random, copies: usize) -> MaintenanceConfig {
     MaintenanceConfig {
         chunks_at_once: random.between(1, 4) as usize,
@@ -127,7 +127,7 @@ fn maintenance(random: &mut Random, copies: usize) -> MaintenanceConfig {
         bytes_per_second: 64 << 20,
         pass_ns: 600_000_000,
         again_ns: 10_000_000,
-        // Processes are back sooner, most of the time.
+        // Usually longer than the downtime of a killed process.
         silence_ns: 50_000_000,
         ..MaintenanceConfig::new(ClientId(0), copies)
     }

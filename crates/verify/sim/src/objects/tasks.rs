@@ -1,4 +1,4 @@
-//! The request that a user is waiting for.
+//! The request of a user that is under way.
 
 use nicekv_objects::{Handle, chunk_id};
 use nicekv_proto::chunk::{ChunkId, Round};
@@ -6,10 +6,10 @@ use nicekv_testkit::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Longest chunk: some frames.
+/// Maximum bytes of a chunk, which then takes several frames.
 const BYTES_MAX: u64 = 20_000;
 
-/// The chunks that users know, by numbers.
+/// The contents of chunks, which users know by numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     known: BTreeMap<u64, (ChunkId, Arc<[u8]>)>,
@@ -27,14 +27,14 @@ impl Contents {
     }
 }
 
-/// A part of an object that is put or got.
+/// A chunk of an object that is being put or got.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) content: u64,
-    /// Of one that is got: the name of its object, and the version of the manifest.
+    /// For a get: the name of the object, and the version of its manifest.
     pub(super) object: Option<(u64, u64)>,
     pub(super) handle: Option<Handle>,
-    /// Of one that is put: with which stamp.
+    /// For a put: the stamp that the chunk got.
     pub(super) stamp: Option<Round>,
     pub(super) is_done: bool,
 }
@@ -45,12 +45,11 @@ impl Part {
     }
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
-    /// Chunks are put, then the manifest.
+    /// Puts the chunks, then the manifest.
     Put { number: u64, name: u64, parts: Vec<Part>, tries: u32 },
-    /// Chunks are got; then they are put under another name, or that is all.
+    /// Gets the chunks, then puts them under the name `copy_to`, if any.
     Get { parts: Vec<Part>, copy_to: Option<u64>, is_read_back: bool },
 }
 

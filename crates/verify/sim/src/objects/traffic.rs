@@ -1,4 +1,4 @@
-//! Datagrams, timers and disk completions, into the cores and out of them.
+//! Passes datagrams, timers and disk completions into the cores, and handles their output.
 
 use super::disk::Doing;
 use super::world::{Event, MS, Party, World};
@@ -7,9 +7,9 @@ use nicekv_proto::{HeaderLayout, Opcode};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const TARGET_PORT: u16 = 7401;
-/// Minimum latency …
+/// Minimum latency of a datagram.
 const DELAY_NS: u64 = 5_000;
-/// … and maximum jitter.
+/// Maximum jitter of a datagram.
 const JITTER_NS: u64 = 60_000;
 const LATE_NS: u64 = 2 * MS;
 
@@ -37,7 +37,8 @@ impl World {
         if kind == 0 { Party::Target(number) } else { Party::Initiator(number) }
     }
 
-    /// The switch: copies for those whose bits are set, by the map that it has.
+    /// Sends a datagram as the switch does: a multicast goes to the group members whose bits are
+    /// set, by the switch's map.
     fn send(&mut self, from: Party, send: Transmit) {
         match send.to {
             Destination::Host(address) => {
@@ -101,7 +102,7 @@ impl World {
         match party {
             Party::Target(target) => {
                 let host = &mut self.targets[target];
-                // One that was set before an earlier one has nothing to do.
+                // An earlier deadline was set since; this timer is obsolete.
                 let is_due = host.life == life && host.armed_ns <= now_ns;
                 if let Some(core) = host.core.as_mut().filter(|_| is_due) {
                     host.armed_ns = u64::MAX;

@@ -77,7 +77,6 @@ impl World {
         self.drain_initiator(initiator);
     }
 
-    /// Sends the manifest to its partition.
     fn put_manifest(&mut self, initiator: usize) {
         let Some(Task::Put { number, name, parts, .. }) = &self.initiators[initiator].task else { return };
         let stamp = parts.iter().filter_map(|part| part.stamp).min();
@@ -88,7 +87,7 @@ impl World {
         self.queue.at(at_ns, Event::Name { initiator, task, name, manifest });
     }
 
-    /// The manifest is accepted or rejected.
+    /// Handles the answer of the names: the manifest is accepted or rejected.
     pub(super) fn on_name(&mut self, initiator: usize, task: u64, name: u64, manifest: Manifest) {
         let is_taken = self.names.put(name, manifest.clone());
         if is_taken {
@@ -105,7 +104,7 @@ impl World {
             host.task = None;
             return self.rest(initiator);
         }
-        // Its chunks are confirmed, or put again, with stamps of the round.
+        // The chunks must be confirmed or put again, with stamps of the current round.
         self.put_parts(initiator);
     }
 
@@ -117,7 +116,7 @@ impl World {
         self.get_parts(initiator, Task::Get { parts, copy_to, is_read_back: false });
     }
 
-    /// The chunks of an object, to be got; none if it is not there.
+    /// The chunks of an object, to be got; none if the object does not exist.
     pub(super) fn parts_of(&self, name: u64) -> Vec<Part> {
         let object = self.names.version(name).map(|version| (name, version));
         let chunks = self.names.get(name).into_iter().flat_map(|manifest| &manifest.chunks);
@@ -144,7 +143,7 @@ impl World {
             }
             Told::Put(handle, result) => self.on_put(initiator, handle, result.map(|placed| placed.stamp)),
             Told::Got(handle, result) => self.on_got(initiator, handle, result),
-            // Only targets count.
+            // Only targets request counts of copies.
             Told::Counted(..) => {}
         }
     }
@@ -157,9 +156,9 @@ impl World {
             Err(error) => {
                 if self.is_healed && error == PutError::Unknown {
                     let late_ns = self.queue.now_ns() - self.shape.busy_ms * MS;
-                    // What began before may have failed for what was then.
+                    // A put that began during the faults may still fail.
                     if late_ns > self.shape.timing.deadline_ns {
-                        self.judge.accuse(format!("a put failed although all is well: {error}"));
+                        self.judge.accuse(format!("a put failed although there are no faults: {error}"));
                     }
                 }
                 self.report.unknown += 1;
@@ -179,11 +178,11 @@ impl World {
         let is_read_back = *is_read_back;
         let Some(part) = task.part(handle) else { return };
         part.is_done = true;
-        let object = part.object.expect("a chunk that is got is of an object");
+        let object = part.object.expect("every chunk that is read belongs to an object");
         let (id, content) = self.contents.get(part.content);
         match result {
             Ok(bytes) if bytes == content => {}
-            Ok(_) => self.judge.accuse(format!("chunk {id} was read as something else")),
+            Ok(_) => self.judge.accuse(format!("the bytes read for chunk {id} differ from the chunk")),
             Err(error) => {
                 self.judge_unread(object, &id, error, is_read_back);
                 self.report.unknown += 1;

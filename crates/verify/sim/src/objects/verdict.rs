@@ -1,14 +1,14 @@
-//! Violations, and copies that are missing on purpose.
+//! Records violations, and which copies are missing because of injected faults.
 
 use nicekv_proto::chunk::ChunkId;
 use std::collections::BTreeMap;
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Judge {
     pub(super) violations: Vec<String>,
     pub(super) collected: u64,
-    /// Copies that were damaged or lost on purpose, and not made again since.
+    /// Number of copies of a chunk that injected faults have damaged or lost, and that are not
+    /// restored yet.
     excused: BTreeMap<ChunkId, usize>,
 }
 
@@ -21,7 +21,7 @@ impl Judge {
         *self.excused.entry(id).or_default() += 1;
     }
 
-    /// All that was damaged or lost is there again.
+    /// From now on no copy may be missing: everything that was damaged or lost is restored.
     pub(super) fn excuse_no_more(&mut self) {
         self.excused.clear();
     }

@@ -15,13 +15,13 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 pub(super) const MS: u64 = 1_000_000;
-/// After the faults: time for running requests, and for a maintenance pass of all targets.
+/// Time after the faults, for open requests and a maintenance pass of all targets.
 const SETTLE_MS: u64 = 3_000;
-/// Rounds after which no unneeded chunk is left.
+/// Number of rounds after which no unneeded chunk is left.
 const ROUNDS: u64 = 3;
-/// For each of these rounds, and for reading everything.
+/// Time for each of these rounds, and for reading all objects.
 const ROUND_MS: u64 = 300;
-/// Upper bound of the events of a run.
+/// Bound on the events of a run.
 const EVENTS_MAX: u64 = 20_000_000;
 
 /// A host with a core.
@@ -31,7 +31,6 @@ pub(super) enum Party {
     Initiator(usize),
 }
 
-/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Crash,
@@ -42,7 +41,7 @@ pub(super) enum Fault {
     Map,
     /// A target is lost for good.
     Loss,
-    /// See [`ObjectFaults::older_ms`](super::shape::ObjectFaults).
+    /// A disk is replaced by an older copy: [`ObjectFaults::older_ms`](super::shape::ObjectFaults).
     Older,
 }
 
@@ -74,7 +73,7 @@ pub(super) enum Event {
     TellInitiator {
         initiator: usize,
     },
-    /// A user may begin a request.
+    /// A user begins a request, unless one is under way.
     User {
         initiator: usize,
     },
@@ -90,7 +89,7 @@ pub(super) enum Event {
         partition: u64,
         round: Round,
     },
-    /// A target reads the names behind this one.
+    /// A target lists names from here on.
     List {
         target: usize,
         life: u64,
@@ -100,7 +99,7 @@ pub(super) enum Event {
     Fault(Fault),
     /// The metadata service collects progress reports of targets.
     Oversee,
-    /// It has noticed that a target is lost for good.
+    /// The metadata service has noticed that a target is lost for good.
     Remove {
         target: usize,
     },
@@ -118,7 +117,7 @@ pub(super) struct TargetHost {
     pub(super) life: u64,
     pub(super) armed_ns: u64,
     pub(super) cut_until_ns: u64,
-    /// For good.
+    /// Whether the target is lost for good.
     pub(super) is_gone: bool,
 }
 
@@ -143,13 +142,15 @@ pub(super) struct World {
     pub(super) round: Round,
     pub(super) judge: Judge,
     pub(super) is_healed: bool,
-    /// The targets report that all chunks have enough copies: a target may be lost, or a copy damaged.
+    /// Whether the targets have reported that all chunks have enough copies. Only then a target may
+    /// be lost, or a copy damaged.
     pub(super) is_whole: bool,
-    /// What was on a target's disk at an earlier time.
+    /// The snapshot of a target's disk, with the target's index.
     pub(super) older: Option<(usize, Chunks)>,
-    /// When a copy was damaged, or a target lost and not removed yet: by which map, and how many passes targets had made.
+    /// Set when a copy was damaged or a target was lost: the map's version, and the number of
+    /// passes of each target at that time. Reports of passes up to then do not count.
     pub(super) passed_before: Option<(MapVersion, Vec<u64>)>,
-    /// A copy was damaged since the last progress reports; it may be dropped by now.
+    /// Whether a damaged copy existed at the last progress reports. It may be deleted since.
     pub(super) has_damaged: bool,
     pub(super) is_reading_back: bool,
     pub(super) report: ObjectReport,
@@ -204,7 +205,7 @@ impl World {
         let end_ns = round_ns(ROUNDS + 1) + 2_000 * MS;
         while let Some(event) = self.queue.next_before(end_ns) {
             self.report.events += 1;
-            assert!(self.report.events < EVENTS_MAX, "it does not end");
+            assert!(self.report.events < EVENTS_MAX, "the run does not end");
             self.happen(event);
             if !self.judge.violations.is_empty() || self.is_over() {
                 break;
@@ -222,7 +223,7 @@ impl World {
         self.report
     }
 
-    /// Everything was read back.
+    /// Whether all objects were read back.
     fn is_over(&self) -> bool {
         self.is_reading_back && self.initiators.iter().all(|host| host.task.is_none())
     }
@@ -262,7 +263,7 @@ impl World {
 }
 
 impl TargetHost {
-    /// A target that has not started.
+    /// A target whose process has not started.
     pub(super) fn new(node: NodeId, disk: Disk) -> Self {
         Self { node, core: None, disk, life: 0, armed_ns: u64::MAX, cut_until_ns: 0, is_gone: false }
     }

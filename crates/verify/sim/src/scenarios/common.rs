@@ -15,10 +15,12 @@ pub(super) fn two_switches(scenario: &mut Scenario) {
     scenario.switches = 2;
 }
 
-/// A removed node may have a long lease, and a switch that does not hear of it; many see what it says.
+/// Makes a removed node remain reachable: the lease is long, a second switch keeps old tables, and
+/// many clients can notice stale answers.
 pub(super) fn removed_but_reachable(scenario: &mut Scenario) {
     scenario.switches = 2;
-    // Many keys: one that is put through the old tables is locked at the removed node, which then says nothing of it.
+    // Many keys: a key that is put through the old tables is locked at the removed node, which then
+    // does not answer gets of it.
     scenario.clients = 8;
     scenario.workload.keys = Key::several(0, 60);
     scenario.workload.pause_ns_max = 8 * MILLISECOND_NS;
@@ -36,7 +38,6 @@ pub(super) fn cut_both(stage: &mut Stage, one: Host, other: Host) {
     stage.inject(Fault::Cut { from: other, to: one });
 }
 
-/// A client sets the first key.
 pub(super) fn set(stage: &mut Stage, client: usize, value: &str) {
     let op = stage.cluster.clients()[client].next_op();
     let change = Change::Set(value.into());
@@ -48,7 +49,7 @@ pub(super) fn opened(what: What<'_>) -> Option<Datagram<'_>> {
     Datagram::decode(bytes).ok().map(|(_, datagram)| datagram)
 }
 
-/// Two primaries in turn are killed and come back.
+/// Kills two primaries in turn, each of which restarts.
 pub(super) fn two_failovers(stage: &mut Stage, downtime_ms: u64, run_ms: u64) -> Played {
     for _ in 0..2 {
         let primary = stage.primary()?;

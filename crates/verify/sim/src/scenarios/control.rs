@@ -1,4 +1,4 @@
-//! Failures between switches and the metadata service (rows 22 to 25).
+//! Failures between switches and the metadata service (docs/FAULTS.md rows 22 to 25).
 
 use super::common::{as_it_is, crash, cut_both, removed_but_reachable, two_switches};
 use super::script::Script;
@@ -50,7 +50,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         shape: two_switches,
         play: |stage| {
             let victim = stage.primary()?;
-            // Just before it would act on something: a node is silent.
+            // A node is silent: the pause begins just before the leader would act on it.
             cut_both(stage, Host::Node(victim), Host::Metadata);
             let delay_ms = stage.random.between(60, 200);
             stage.run(delay_ms);
@@ -64,7 +64,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "leader-outlives-its-seat",
         row: 24,
-        what: "the leader loses the store and all but a secondary, which hears only it; a switch that hears of nobody goes on sending gets there",
+        what: "the leader reaches only a secondary, which reaches only the leader, and loses the store; a switch without a connection goes on sending gets to that secondary",
         shape: |scenario| {
             removed_but_reachable(scenario);
             scenario.instances = 3;
@@ -110,7 +110,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
         play: |stage| {
             let spare = 3;
-            // Switches report their ports before, after or while the operator asks.
+            // The ports are reported before, after or while the operator adds the node.
             if stage.random.below(2) == 0 {
                 stage.inject(Fault::Add(spare));
             }

@@ -1,4 +1,5 @@
-//! Processes crash at chosen points, and restart with all, some or none of their data (rows 1 to 5 and 28).
+//! Processes crash at chosen points, and restart with all, some or none of their data
+//! (docs/FAULTS.md rows 1 to 5 and 28).
 
 use super::common::{as_it_is, crash, opened};
 use super::script::{MILLISECOND_NS, Script, Stage};
@@ -145,7 +146,7 @@ pub(super) const SCRIPTS: &[Script] = &[
                     skipped -= u64::from(is_answer && skipped > 0);
                     is_answer && skipped == 0
                 });
-                // The clients may have done all that they had to do.
+                // The point does not come if the clients have made all their calls.
                 let Some(primary) = comes.and_then(|()| stage.primary()) else { break };
                 stage.cluster.step();
                 losses += 1;
@@ -185,7 +186,7 @@ fn four_nodes(scenario: &mut Scenario) {
     scenario.nodes = 4;
 }
 
-/// Everybody changes a few keys, whose ops arrive in different orders at different nodes.
+/// All clients change a few keys, and the ops arrive in different orders at different nodes.
 fn few_hot_keys(scenario: &mut Scenario) {
     scenario.workload.keys.truncate(2);
     scenario.workload.pause_ns_max = 4 * MILLISECOND_NS;
@@ -193,7 +194,7 @@ fn few_hot_keys(scenario: &mut Scenario) {
     scenario.workload.timeout_ns = 5_000 * MILLISECOND_NS;
 }
 
-/// Many puts at once, each of another key.
+/// Many concurrent puts, each of another key.
 fn many_keys(scenario: &mut Scenario) {
     scenario.workload.keys = Key::several(0, 1_500);
     scenario.workload.window = 8;
@@ -202,7 +203,8 @@ fn many_keys(scenario: &mut Scenario) {
     scenario.clients = 4;
 }
 
-/// Up to the moment when the last ack of some op has reached the primary, which has not looked at it.
+/// Runs up to the moment when the last acknowledgement of an op is in the primary's socket, and not
+/// handled yet. Returns the primary.
 fn last_ack(stage: &mut Stage) -> Option<usize> {
     let primary = stage.primary()?;
     let needed = stage.cluster.scenario().keyspaces[0].replicas - 1;

@@ -1,4 +1,4 @@
-//! Network partitions, in both directions or in one (rows 11 to 13 and 26).
+//! Network partitions, in both directions or in one (docs/FAULTS.md rows 11 to 13 and 26).
 
 use super::common::{as_it_is, cut_both, removed_but_reachable, two_switches};
 use super::script::Script;

@@ -1,4 +1,4 @@
-//! Lost, reordered and duplicated datagrams (rows 14 to 18).
+//! Lost, reordered and duplicated datagrams (docs/FAULTS.md rows 14 to 18).
 
 use super::common::{as_it_is, crash, opened, two_failovers};
 use super::script::{MILLISECOND_NS, Played, Script, Stage};
@@ -101,13 +101,13 @@ pub(super) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// Nothing but the faults that go on all the time.
+/// Lets the scenario's own faults act for some time.
 fn long(stage: &mut Stage) -> Played {
     stage.run(2_500);
     Some(())
 }
 
-/// The puts that clients send within some time, with their senders.
+/// The puts that clients send within this time, with their senders.
 fn puts_within(stage: &mut Stage, milliseconds: u64) -> Vec<(Host, Vec<u8>)> {
     let mut puts = Vec::new();
     let end_ns = stage.cluster.now_ns() + milliseconds * MILLISECOND_NS;

@@ -1,4 +1,5 @@
-//! Three levels of switches with redundant trunks: many cables and switches fail, and switches learn of it in any order.
+//! Three levels of switches with redundant trunks. Links and switches fail, and switches learn of
+//! it in any order.
 
 use super::common::{crash, cut_both};
 use super::{MILLISECOND_NS, Script};
@@ -11,17 +12,19 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "ways-around-a-cable-and-a-switch",
         row: 22,
-        what: "eight switches in three levels: the cable of a rack breaks, then an AGG and a Core start again with empty tables, then the cable is back",
+        what: "eight switches in three levels: a rack's link breaks, then an AGG and a Core restart with empty tables, then the link is restored",
         shape: |scenario| in_racks(scenario, Trunks::TURBOKV),
         play: |stage| {
-            // The way up of the first rack in the tree of all.
+            // The path from the first rack up to the cores.
             for above in [2, 3] {
                 cut_both(stage, Host::Switch(above), Host::Switch(4));
                 stage.run(300);
                 let before = stage.answered();
                 stage.run(200);
                 if stage.answered() == before {
-                    stage.violations.push(format!("nobody is answered with the cable of switch {above} cut"));
+                    stage
+                        .violations
+                        .push(format!("no call is answered while the link of switch {above} is cut"));
                 }
                 stage.inject(Fault::Mend);
                 stage.run(200);
@@ -36,7 +39,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "hundreds-of-switches-of-which-one-lags",
         row: 22,
-        what: "206 switches in three levels: the rack of a chain's head does not hear of its successor, a cable breaks, an AGG starts again with empty tables",
+        what: "206 switches in three levels: the rack of a chain's head does not learn of the next head, a link breaks, an AGG restarts with empty tables",
         shape: |scenario| {
             in_racks(scenario, Trunks::Racks { cores: 2, pods: 6, racks: 32 });
             (scenario.faults_end_ns, scenario.workload.calls) = (1_500 * MILLISECOND_NS, 100);
@@ -60,7 +63,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "a-chain-moves-from-rack-to-rack",
         row: 22,
-        what: "each node of a chain, in another rack each, is killed and comes back: its requests take other ways, and no switch sends one back",
+        what: "each node of a chain, in a rack of its own, is killed and restarts: its requests take other paths, and no switch sends one back",
         shape: |scenario| {
             in_racks(scenario, Trunks::TURBOKV);
             scenario.ways_are_whole = true;
@@ -78,7 +81,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// A chain of three of four nodes, each in a rack of its own, or in every so many.
+/// A chain of three of four nodes, spread over the racks.
 fn in_racks(scenario: &mut Scenario, trunks: Trunks) {
     (scenario.nodes, scenario.trunks) = (4, trunks);
     scenario.keyspaces = vec![Shape::chain(3, 0)];

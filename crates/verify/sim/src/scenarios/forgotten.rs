@@ -1,5 +1,6 @@
-//! Storage that has lost acknowledged data (rows 36, 37 and 40, R18): all nodes stop, and some restart with an older disk or an empty
-//! one; or the metadata service continues from an older copy of its state.
+//! Storage that has lost acknowledged data (docs/FAULTS.md rows 36, 37 and 40, R18): all nodes
+//! stop, and some restart with an older disk or an empty one; or the metadata service continues
+//! from an older copy of its state.
 
 use super::common::as_it_is;
 use super::script::{MILLISECOND_NS, Played, Script, Stage};
@@ -72,12 +73,12 @@ pub(super) const SCRIPTS: &[Script] = &[
             stage.run(1_000);
             let why = stage.cluster.metadata().and_then(|metadata| metadata.status().why_not_ready);
             if !why.as_ref().is_some_and(|why| why.contains("older copy")) {
-                stage
-                    .violations
-                    .push(format!("the state is older, and the metadata service does not say so: {why:?}"));
+                stage.violations.push(format!(
+                    "the state is older, and the metadata service does not report it: {why:?}"
+                ));
             }
             exchange_state(stage);
-            // A switch remembers the terms of those who led with the copy.
+            // Repeated, since a switch remembers the terms of the leaders that used the copy.
             for _ in 0..2 {
                 stage.run(300);
                 stage.inject(Fault::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });
@@ -90,7 +91,8 @@ pub(super) const SCRIPTS: &[Script] = &[
         row: 37,
         what: "the same for one replica of a quorum keyspace: its disk is older than what the metadata service knows of it",
         shape: quorum,
-        // How far it had come is persisted every 500 ms; who forgets less is not found out.
+        // A replica's progress is persisted every 500 ms; the loss of anything newer is not
+        // detected.
         play: |stage| older_disks(stage, 1, 800),
     },
 ];
@@ -128,7 +130,8 @@ fn older_disks(stage: &mut Stage, most: u64, apart_ms: u64) -> Played {
     Some(())
 }
 
-/// The metadata service forgets what it has not persisted, or not.
+/// Stops all nodes, and restarts the victims with what is kept. The metadata service is killed,
+/// too, in some runs: then it loses what it has not persisted.
 fn restart_all(stage: &mut Stage, victims: &[usize], kept: Kept) {
     if stage.random.below(2) == 0 {
         stage.inject(Fault::MetadataCrash { downtime_ns: 10 * MILLISECOND_NS });

@@ -37,16 +37,16 @@ pub(super) const SCRIPTS: &[Script] = &[
 
 const KEYS: usize = 400;
 const PERIOD_MS: u64 = 250;
-/// Calls follow each other at this distance.
+/// Interval between two calls.
 const PACE_NS: u64 = 200_000;
-/// Periods in which load is to be spread.
+/// Number of periods within which load must be spread.
 const PERIODS: u64 = 10;
-/// A script that has not seen its periods by then has failed.
+/// A script fails if its periods take longer than this.
 const PLAY_MS: u64 = 20_000;
-/// What a node may have to do, in percent of the mean.
+/// Maximum load of a node after that, in percent of the mean.
 const EVEN_PERCENT: u64 = 130;
 
-/// Six nodes, and keys in their order, all in one of four partitions.
+/// Six nodes, and ordered keys, all in one of four partitions.
 fn ordered(scenario: &mut Scenario, shape: Shape) {
     scenario.nodes = 6;
     scenario.keyspaces = vec![shape.by_range().that_migrates()];
@@ -58,11 +58,11 @@ fn ordered(scenario: &mut Scenario, shape: Shape) {
     scenario.faults = Faults::NONE;
     scenario.timing.balance_period = Duration::from_millis(PERIOD_MS);
     scenario.timing.balance_requests_min = 200;
-    // Who is to lead does so soon.
+    // Leaders are moved to their preferred nodes soon.
     scenario.timing.rebalance_delay = Some(Duration::from_millis(PERIOD_MS));
 }
 
-/// How often which key is asked: exact, by the sums of all weights.
+/// Relative frequencies of keys, as cumulative sums of their weights.
 struct Weights(Vec<f64>);
 
 impl Weights {
@@ -74,12 +74,12 @@ impl Weights {
         Self(sums.collect())
     }
 
-    /// By Zipf's law: the first is asked most.
+    /// Frequencies by Zipf's law: the first key is the most frequent.
     fn zipf(exponent: f64) -> Self {
         Self::new((1..=KEYS).map(|rank| (rank as f64).powf(-exponent)))
     }
 
-    /// One in the middle is asked as often as all others together.
+    /// A key in the middle is as frequent as all others together.
     fn one() -> Self {
         Self::new((0..KEYS).map(|key| if key == KEYS / 2 { KEYS as f64 } else { 1.0 }))
     }
@@ -90,7 +90,8 @@ impl Weights {
     }
 }
 
-/// For so long clients ask for keys, four of five times to read; how often for which: reads, updates.
+/// Clients call for this time, four of five calls being gets. Returns the number of gets and of
+/// updates for each key.
 fn ask(stage: &mut Stage, milliseconds: u64, weights: &Weights) -> Vec<(u64, u64)> {
     let mut asked = vec![(0, 0); KEYS];
     let end_ns = stage.cluster.now_ns() + milliseconds * MILLISECOND_NS;
@@ -125,8 +126,9 @@ fn value(key: &Key) -> u128 {
     match_digest(KeyOrder::Range, &key.name).match_value()
 }
 
-/// The most loaded node, in percent of the mean, if what was asked is answered where partitions are now. Whoever answers reads, does them;
-/// all members do updates.
+/// The load of the most loaded node, in percent of the mean, if the calls `asked` were made with
+/// the partitions' present places. A get loads the node that answers it; an update loads all
+/// members.
 fn hottest_percent(cluster: &Cluster, asked: &[(u64, u64)]) -> Option<u64> {
     let status = status(cluster)?;
     let mut loads = vec![0; cluster.nodes().len()];
@@ -143,7 +145,7 @@ fn hottest_percent(cluster: &Cluster, asked: &[(u64, u64)]) -> Option<u64> {
     Some(loads.iter().max()? * 100 * loads.len() as u64 / total.max(1))
 }
 
-/// Clients ask until so many periods have been counted to their end.
+/// Clients call until this many balancing periods have ended.
 fn ask_for_periods(stage: &mut Stage, periods: u64, weights: &Weights) -> Played {
     for _ in 0..PLAY_MS / PERIOD_MS {
         ask(stage, PERIOD_MS, weights);
@@ -168,12 +170,13 @@ fn spread(stage: &mut Stage) -> Played {
         let after = hottest_percent(&stage.cluster, &after)?;
         if after > EVEN_PERCENT {
             let what = told(&stage.cluster)?.events;
-            let line = format!("a node has {after} % of the mean to do after {periods} periods: {what:?}");
+            let line = format!("a node has {after} % of the mean load after {periods} periods: {what:?}");
             stage.violations.push(line);
         }
     }
     let told = told(&stage.cluster)?;
-    // It was uneven, and what was done did it.
+    // The script has shown something only if load was uneven at first, and moves and splits have
+    // evened it.
     (before >= 300 && told.moves > 0 && told.splits > 0).then_some(())
 }
 
@@ -182,7 +185,7 @@ fn hold_still(stage: &mut Stage) -> Played {
     let weights = Weights::one();
     let hot = value(&stage.cluster.scenario().workload.keys[KEYS / 2]);
     let mut places = Vec::new();
-    // Three times as long as a partition rests.
+    // Three times as long as a partition stays in place after a move.
     for period in 1..=3 * PERIODS {
         ask_for_periods(stage, period, &weights)?;
         let status = status(&stage.cluster)?;
@@ -193,7 +196,7 @@ fn hold_still(stage: &mut Stage) -> Played {
     let told = told(&stage.cluster)?;
     let is_named = told.hot_keys.iter().any(|key| key.value == format!("{hot:032x}"));
     if !is_named {
-        stage.violations.push(format!("what is too hot is not named: {told:?}"));
+        stage.violations.push(format!("the key that is too hot is not reported: {told:?}"));
     }
     let moves = places.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     if moves > 1 {

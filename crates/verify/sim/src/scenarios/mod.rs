@@ -1,7 +1,8 @@
-//! Faults at chosen points: each script is a row of the list of faults that must be survived.
+//! Faults at chosen points: each script is a row of the list of faults that must be survived
+//! (docs/FAULTS.md).
 //!
-//! A script runs on a small, busy cluster. Only the clients' calls, the timing and the choice among equal nodes are random. Then
-//! everything is healed and judged, as after random faults.
+//! A script runs on a small, busy cluster. Only the clients' calls, the timing and the choice among
+//! equal nodes are random. Afterwards everything is healed and judged, as after random faults.
 
 mod common;
 mod control;
@@ -21,7 +22,7 @@ mod time;
 pub use script::Script;
 pub(crate) use script::{MILLISECOND_NS, PARTITION};
 
-/// By what fails.
+/// The scripts, grouped by the kind of fault.
 const SCRIPTS: [&[Script]; 11] = [
     crashes::SCRIPTS,
     forgotten::SCRIPTS,
@@ -36,12 +37,10 @@ const SCRIPTS: [&[Script]; 11] = [
     load::SCRIPTS,
 ];
 
-/// All scripts.
 pub fn scripts() -> impl Iterator<Item = &'static Script> {
     SCRIPTS.into_iter().flatten()
 }
 
-/// The script of that name.
 pub fn find(name: &str) -> Option<&'static Script> {
     scripts().find(|script| script.name == name)
 }

@@ -15,14 +15,14 @@ use crate::trunks::Trunks;
 use nicekv_metadata::{Metadata, PartitionStatus};
 use nicekv_proto::Duration;
 
-/// Longer than all of it.
+/// Longer than the script.
 const AWAY_NS: u64 = 3_000 * MILLISECOND_NS;
 
 pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "a-rack-is-cut-off-with-the-tail",
         row: 13,
-        what: "eight switches: the tail of a chain has a long lease, and does not hear that it is removed; nor does the switch of its rack, where a client goes on asking",
+        what: "eight switches: the tail of a chain has a long lease and does not learn that it was removed; nor does the switch of its rack, through which a client goes on reading",
         shape: one_key_in_racks,
         play: |stage| {
             let cut_off = cut_off_with_tail(stage)?;
@@ -36,7 +36,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "a-rack-starts-again-without-records",
         row: 22,
-        what: "the same, and the switch of the rack has started again: it has no record, and drops what the client asks",
+        what: "the same, and the switch of the rack has restarted: it has no records, and drops the client's gets",
         shape: one_key_in_racks,
         play: |stage| {
             let cut_off = cut_off_with_tail(stage)?;
@@ -52,7 +52,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// Only the script acts. Client n is attached to the switch of node n.
+/// Only the script makes calls. Client n is attached to the switch of node n.
 fn one_key_in_racks(scenario: &mut Scenario) {
     (scenario.nodes, scenario.clients, scenario.trunks) = (4, 4, Trunks::TURBOKV);
     scenario.keyspaces = vec![Shape::chain(3, 0)];
@@ -62,15 +62,15 @@ fn one_key_in_racks(scenario: &mut Scenario) {
 }
 
 struct CutOff {
-    /// The tail's switch.
+    /// The switch of the tail's rack.
     rack: usize,
-    /// Hangs at it.
+    /// A client that is attached to this switch.
     reader: usize,
-    /// Hangs elsewhere.
+    /// A client that is attached to another switch.
     writer: usize,
 }
 
-/// The tail has a value, and is cut off with its switch.
+/// The tail has stored a value, and is then cut off together with its switch.
 fn cut_off_with_tail(stage: &mut Stage) -> Option<CutOff> {
     set(stage, 0, "old");
     stage.run(50);

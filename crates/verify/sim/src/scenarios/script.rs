@@ -1,4 +1,4 @@
-//! A script, and the cluster that it runs on.
+//! A script of faults, and the cluster that it runs on.
 
 use crate::client::{HURRY, Workload};
 use crate::cluster::{Cluster, Fault, Scenario, Seen};
@@ -13,18 +13,17 @@ use nicekv_proto::{Duration, PartitionId};
 use nicekv_testkit::Random;
 
 pub(crate) const MILLISECOND_NS: u64 = 1_000_000;
-/// A point of a script comes within this, or it does not come.
+/// If the point of a script has not come within this time, the script gives up.
 const POINT_NS: u64 = 2_000 * MILLISECOND_NS;
-/// Scripts look at this partition.
+/// The partition that scripts look at.
 pub(crate) const PARTITION: PartitionId = PartitionId(0);
 
-/// A script.
+/// A script of faults.
 pub struct Script {
-    /// On the command line.
     pub name: &'static str,
-    /// Row of the list.
+    /// Its row in docs/FAULTS.md.
     pub row: u8,
-    /// What happens.
+    /// What happens, for `--scenario list`.
     pub what: &'static str,
     pub(super) shape: fn(&mut Scenario),
     pub(super) play: fn(&mut Stage) -> Played,
@@ -33,16 +32,16 @@ pub struct Script {
 /// `None` if a point that the script waits for did not come.
 pub(crate) type Played = Option<()>;
 
-/// The cluster that a script plays on, with its first epoch behind it and clients at work.
+/// The cluster of a script. Its first epoch has begun, and clients are making calls.
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) random: Random,
-    /// What the script itself finds wrong.
+    /// Violations that the script itself has found.
     pub(crate) violations: Vec<String>,
 }
 
 impl Script {
-    /// Plays it. The second result: whether its point came.
+    /// Runs the script. The second result: whether its point came.
     pub fn run(&self, seed: u64, print: Option<fn(&str)>) -> (Report, bool) {
         let mut scenario = busy();
         (self.shape)(&mut scenario);
@@ -60,7 +59,7 @@ impl Script {
     }
 }
 
-/// Three replicas, and clients that go on for about three seconds.
+/// Three replicas, and clients that make calls for about three seconds.
 fn busy() -> Scenario {
     Scenario {
         nodes: 3,
@@ -117,7 +116,7 @@ impl Stage {
         self.cluster.run_until(end_ns, |cluster| cluster.violation().is_some());
     }
 
-    /// Runs up to a point, which has to come.
+    /// Runs up to a point; `None` if it does not come in time.
     pub(crate) fn run_before(&mut self, is_it: impl FnMut(&Cluster, Seen<'_>) -> bool) -> Played {
         let end_ns = self.cluster.now_ns() + POINT_NS;
         self.cluster.run_before(end_ns, is_it).then_some(())
@@ -127,7 +126,7 @@ impl Stage {
         self.cluster.inject(fault);
     }
 
-    /// Calls that have been answered.
+    /// Number of calls that were answered.
     pub(crate) fn answered(&self) -> usize {
         judge::answered(&self.cluster)
     }

@@ -1,4 +1,4 @@
-//! Disks fill up at chosen points (row 9).
+//! Disks fill up at chosen points (docs/FAULTS.md row 9).
 
 use super::script::{MILLISECOND_NS, PARTITION, Played, Script, Stage};
 use crate::cluster::Fault;
@@ -6,7 +6,7 @@ use crate::keyspace::{Key, Shape};
 use crate::node::Kept;
 use nicekv_replica::{DiskSpace, Standing};
 
-/// Steps within which a node whose disk has room again begins to copy.
+/// Maximum events until a node whose disk has space again begins to copy.
 const STEPS_MAX: usize = 100_000;
 
 pub(super) const SCRIPTS: &[Script] = &[
@@ -51,7 +51,8 @@ fn play(stage: &mut Stage) -> Played {
         return None;
     }
     stage.inject(Fault::Space { node, space });
-    // Until the metadata service knows of it, and the other nodes of its removal.
+    // Time until the metadata service knows of the full disk, and the other nodes of the member's
+    // removal.
     stage.run(200);
     if standing(stage, node) != Some(Standing::Consistent) {
         stays_outside(stage, node, "its disk became full while it copied");
@@ -65,7 +66,7 @@ fn play_chain(stage: &mut Stage) -> Played {
     let node = stage.secondary()?;
     let space = stage.random.pick(&[DiskSpace::Reserve, DiskSpace::Exhausted]);
     stage.inject(Fault::Space { node, space });
-    // The next entry along the chain reports it to the head.
+    // The full member reports its disk with the next entry that passes along the chain.
     stage.run(100);
     let before = (stage.answered(), refused(stage));
     stage.run(400);
@@ -73,7 +74,7 @@ fn play_chain(stage: &mut Stage) -> Played {
         stage.violations.push("no put is refused although a disk behind the head is full".into());
     }
     if stage.answered() == before.0 {
-        stage.violations.push("nothing goes on while a disk behind the head is full".into());
+        stage.violations.push("no call is answered while a disk behind the head is full".into());
     }
     stage.inject(Fault::Space { node, space: DiskSpace::Enough });
     stage.run(100);
@@ -94,7 +95,7 @@ fn standing(stage: &Stage, node: usize) -> Option<Standing> {
     status.partition(PARTITION).map(|partition| partition.standing)
 }
 
-/// Calls go on, none is refused, and the node is no member.
+/// Checks that calls are answered and not refused, and that the node is not a member.
 fn stays_outside(stage: &mut Stage, node: usize, why: &str) {
     let before = (stage.answered(), refused(stage));
     stage.run(400);
@@ -102,9 +103,9 @@ fn stays_outside(stage: &mut Stage, node: usize, why: &str) {
         stage.violations.push(format!("a node is a member although {why}"));
     }
     if refused(stage) > before.1 {
-        stage.violations.push(format!("puts are refused for a disk that is not needed: {why}"));
+        stage.violations.push(format!("puts are refused although the full disk is no member's: {why}"));
     }
     if stage.answered() == before.0 {
-        stage.violations.push(format!("nothing goes on: {why}"));
+        stage.violations.push(format!("no call is answered: {why}"));
     }
 }

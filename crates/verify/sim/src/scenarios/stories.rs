@@ -1,4 +1,5 @@
-//! Short scripts whose transcripts are kept as text, so that a change of the protocol shows as a change of these files.
+//! Short scripts whose transcripts are kept as text files, so that a change of the protocol shows
+//! as a change of these files.
 //!
 //! All durations are fixed, and nothing is random.
 
@@ -22,20 +23,19 @@ const CHAIN: Shape = Shape::chain(3, 0);
 
 /// A script with a transcript.
 pub struct Story {
-    /// Name of its file.
+    /// Name of its file, without the suffix.
     pub name: &'static str,
-    /// What it shows; the first lines of the file.
+    /// What it shows: the first lines of the file.
     pub shows: &'static str,
     nodes: usize,
     keyspace: Shape,
     tell: fn(&mut Teller),
 }
 
-/// All of them.
 pub const STORIES: &[Story] = &[
     Story {
         name: "put-uncontended",
-        shows: "A put on the fast path (R2): one forced write and three one-way delays. All replicas log and force it, the primary\n\
+        shows: "A put on the fast path (R2): one synced write and three one-way delays. All replicas log and sync it, the primary\n\
                 decides when the last ack is there, answers the client and tells the members at once.",
         nodes: 3,
         keyspace: PRIMARY,
@@ -49,7 +49,7 @@ pub const STORIES: &[Story] = &[
     Story {
         name: "put-contended",
         shows: "A put on the slow path (R2): its copy to one replica is late, so that two puts arrive in different orders. The decision\n\
-                is forced by every member before it is answered or shown.",
+                is synced by every member before it is answered or shown.",
         nodes: 3,
         keyspace: PRIMARY,
         tell: |teller| {
@@ -168,7 +168,7 @@ pub const STORIES: &[Story] = &[
     },
     Story {
         name: "chain-middle-dies",
-        shows: "The middle of a chain is killed while it has the entry of a put. The head sends it to the tail from where that says that it is (C6).",
+        shows: "The middle of a chain is killed while it has the entry of a put. The head resends it to the tail from the position that the tail reports (C6).",
         nodes: 3,
         keyspace: CHAIN,
         tell: |teller| teller.lose(1, 200),
@@ -250,7 +250,7 @@ impl Story {
     /// The transcript: what it shows, then the lines.
     ///
     /// # Panics
-    /// The history of the clients is not linearizable.
+    /// The clients' history is not linearizable.
     pub fn tell(&self) -> String {
         let scenario = Scenario { keyspaces: vec![self.keyspace], ..quiet(self.nodes, 2, &[b"sky"]) };
         let mut cluster = Cluster::new(scenario, 1);
@@ -267,7 +267,7 @@ impl Story {
     }
 }
 
-/// A cluster without faults, in which everything takes the same time always.
+/// A cluster without faults, in which every operation always takes the same time.
 pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
     Scenario {
         nodes,
@@ -334,21 +334,22 @@ impl Teller {
         Host::Node(self.cluster.primary(PARTITION).expect("an epoch is under way"))
     }
 
-    /// The last one of the replicas.
+    /// The last of the replicas.
     fn secondary(&self) -> Host {
         let primary = self.cluster.primary(PARTITION);
         let others = judge::members(&self.cluster, PARTITION).into_iter();
         Host::Node(others.filter(|node| Some(*node) != primary).max().expect("three replicas"))
     }
 
-    /// The members of a chain, in their order.
+    /// The members of a chain, in order.
     fn chain(&self) -> Vec<Host> {
         let status = self.cluster.metadata().expect("it leads").status();
         let members = status.partitions[0].members.iter();
         members.map(|member| Host::Node(usize::from(member.node) - 1)).collect()
     }
 
-    /// A member of a chain is killed so many microseconds after a put, and another one comes; later it starts again.
+    /// Kills a member of a chain this long after a put, lets another node take its place, and later
+    /// restarts it.
     fn lose(&mut self, place: usize, after_us: u64) {
         self.put(0, "blue");
         self.run(40);

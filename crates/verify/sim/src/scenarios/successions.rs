@@ -1,4 +1,5 @@
-//! A member of a quorum keyspace is replaced by another node, and one of the two crashes or misses messages meanwhile (row 28).
+//! A member of a quorum keyspace is replaced by another node, and one of the two crashes or misses
+//! messages meanwhile (docs/FAULTS.md row 28).
 
 use super::common::{crash, set};
 use super::script::{MILLISECOND_NS, PARTITION, Script, Stage};
@@ -12,11 +13,12 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "who-leaves-starts-again",
         row: 28,
-        what: "by quorum, k = 1: who leaves is killed and starts again when its successor has merged all, and has not been given what was put since",
+        what: "by quorum, k = 1: the leaving member is killed and restarts when its successor has merged all, but lacks what was put since",
         shape: |scenario| one_key(scenario, 1),
         play: |stage| {
             let (leaves, comes) = hand_over(stage)?;
-            // No node learns of the copy, and only the leaving one receives the put.
+            // No node learns that the copy is complete, and only the leaving member receives the
+            // put.
             stage.inject(Fault::Cut { from: Host::Node(comes), to: Host::Metadata });
             stage.inject(Fault::Cut { from: Host::Node(leaves), to: Host::Node(comes) });
             put_to_one(stage, leaves);
@@ -57,7 +59,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "who-has-left-does-not-hear-of-it",
         row: 28,
-        what: "by quorum, k = 2: who has left has a long lease, and does not hear that its successor counts; nor do another member and a switch",
+        what: "by quorum, k = 2: the member that has left has a long lease, and does not learn that its successor counts; nor do another member and a switch",
         shape: |scenario| {
             one_key(scenario, 2);
             scenario.switches = 2;
@@ -73,7 +75,7 @@ pub(super) const SCRIPTS: &[Script] = &[
             stage.run(20);
             update(stage, "new");
             stage.run(40);
-            // Who asks by the old tables hears those that have not heard.
+            // A client with the old tables asks members that have not learned of the change.
             for node in [comes, hears] {
                 stage.inject(Fault::Cut { from: Host::Node(node), to: Host::Client(1) });
             }
@@ -86,7 +88,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// Only the script acts.
+/// Only the script makes calls.
 fn one_key(scenario: &mut Scenario, write_set: u8) {
     (scenario.nodes, scenario.clients) = (4, 2);
     scenario.keyspaces = vec![Shape::quorum(3, write_set)];
@@ -98,7 +100,8 @@ fn update(stage: &mut Stage, value: &str) {
     set(stage, 0, value);
 }
 
-/// A member is to leave, and what it holds has just arrived at the node that comes in its place. Who leaves, and who comes.
+/// Begins to replace a member, and runs until its data has just arrived at its successor. Returns
+/// the leaving member and the successor.
 fn hand_over(stage: &mut Stage) -> Option<(usize, usize)> {
     update(stage, "old");
     stage.run(50);
@@ -120,9 +123,9 @@ fn cut_from_others(stage: &mut Stage, one: usize) {
     }
 }
 
-/// Only this node receives the put.
+/// Makes a put that only this node stores.
 fn put_to_one(stage: &mut Stage, one: usize) {
-    // It asks all of them before.
+    // The put's first phase reaches all members.
     update(stage, "new");
     let is_answer = |seen: &crate::cluster::Seen<'_>| {
         seen.host == Host::Client(0) && matches!(seen.what, What::Datagram { .. })

@@ -1,4 +1,4 @@
-//! Wrong clocks and paused processes (rows 19 and 20).
+//! Wrong clocks and paused processes (docs/FAULTS.md rows 19 and 20).
 
 use super::common::{as_it_is, two_failovers};
 use super::script::Script;

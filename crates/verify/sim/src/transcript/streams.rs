@@ -6,7 +6,7 @@ use nicekv_proto::Datagram;
 use nicekv_proto::recovery::{CopyFrame, CopySection, key_of_cursor};
 
 impl Names {
-    /// What members say to each other of a damaged key.
+    /// Messages between members about a damaged key.
     pub(super) fn repair(datagram: &Datagram<'_>) -> Option<String> {
         Some(match datagram {
             Datagram::RepairRequest(request) => {
@@ -24,7 +24,7 @@ impl Names {
         })
     }
 
-    /// Lines about large values.
+    /// Messages about large values.
     pub(super) fn large(&self, datagram: &Datagram<'_>) -> Option<String> {
         Some(match datagram {
             Datagram::Chunk(chunk) => format!("{} part {} of its value", self.op(chunk.op), chunk.number),
@@ -53,7 +53,7 @@ impl Names {
         })
     }
 
-    /// A frame of a copying stream.
+    /// The line of a frame of a copying stream.
     pub fn frame(&self, from: Host, to: Host, bytes: &[u8]) -> String {
         let part = |section| match section {
             CopySection::Begin => "what we have in common",

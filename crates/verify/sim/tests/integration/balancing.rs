@@ -1,4 +1,5 @@
-//! Replicas serve equal shares of the gets of a hot object, whichever clients ask, also after load shifts (NICE §4.5).
+//! Replicas serve equal shares of the gets of a hot object, whichever clients ask, also after load
+//! shifts (NICE §4.5).
 
 use nicekv_proto::Duration;
 use nicekv_sim::checker::Action;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 const MILLISECOND_NS: u64 = 1_000_000;
 const REPLICAS: usize = 3;
 
-/// One key, and no call but those that the test makes.
+/// One key, and no calls but those that the test makes.
 fn hot(clients: usize) -> Scenario {
     let mut scenario = judge::draw(1);
     (scenario.nodes, scenario.spares, scenario.instances, scenario.edges) = (4, 0, 1, false);
@@ -25,7 +26,8 @@ fn hot(clients: usize) -> Scenario {
     scenario
 }
 
-/// For so many milliseconds, in each of which these clients get the key once; how often each node is asked.
+/// Each of these clients gets the key once per millisecond. Returns how many gets went to each
+/// node.
 fn ask(cluster: &mut Cluster, milliseconds: u64, clients: &[usize]) -> BTreeMap<usize, u64> {
     let before = cluster.tally().asked;
     for _ in 0..milliseconds {
@@ -53,10 +55,10 @@ fn replicas_of_a_hot_object_serve_equal_shares_after_load_shifts_and_a_crash() {
         cluster.run_until(1_000 * MILLISECOND_NS, judge::is_whole);
         ask(&mut cluster, 800, &[0, 1, 2]);
         assert_equal(&ask(&mut cluster, 300, &[0, 1, 2]));
-        // Six others, of whom all in a row were one's before.
+        // Six other clients. The same replica answered adjacent ones before.
         ask(&mut cluster, 1_200, &[3, 4, 5, 6, 7, 8]);
         assert_equal(&ask(&mut cluster, 300, &[3, 4, 5, 6, 7, 8]));
-        // A replica dies, and another node stands in for it.
+        // A replica crashes, and another node stands in for it.
         let dead = *cluster.tally().asked.keys().next().expect("somebody was asked");
         cluster.inject(Fault::Crash { node: dead, kept: nicekv_sim::node::Kept::All, downtime_ns: None });
         ask(&mut cluster, 1_500, &[3, 4, 5, 6, 7, 8]);
@@ -68,7 +70,7 @@ fn replicas_of_a_hot_object_serve_equal_shares_after_load_shifts_and_a_crash() {
     }
 }
 
-/// Sources are told of, and divisions change, in the runs that are judged.
+/// In random runs, nodes report who sends gets, and divisions change.
 #[test]
 fn random_runs_change_the_division_of_load() {
     let mut divided = 0;

@@ -8,7 +8,8 @@ use nicekv_sim::keyspace::{Key, Shape};
 fn survive(nodes: usize, replicas: usize, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let mut scenario = Scenario { nodes, spares: 0, ..judge::draw(seed) };
-        // Nobody else has what one node loses; and nine have no room for a tenth, so their places go to no other nodes.
+        // With one replica nothing stored may be lost. With nine of ten nodes, the operator cannot
+        // replace members.
         let (change_interval_ns, memory) = (0, if replicas == 1 { 0 } else { scenario.faults.memory });
         let (corruption, replacement) = match replicas {
             1 => (0, 0),
@@ -35,6 +36,6 @@ fn a_chain_of_one_node_is_head_and_tail() {
 #[test]
 fn a_chain_of_nine_has_no_spare() {
     survive(9, 9, 0..8);
-    // There is one, and nobody may join beside nine originals.
+    // There is one spare node, but a chain of nine originals has no room for it.
     survive(10, 9, 8..16);
 }

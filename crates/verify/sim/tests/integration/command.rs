@@ -1,4 +1,4 @@
-//! `nicekv-sim` from the outside: its exit codes, and that a failure says how to replay it.
+//! `nicekv-sim` as a program: its exit codes, and that a failure says how to replay it.
 
 use std::process::{Command, Output};
 

@@ -1,10 +1,12 @@
-//! Nodes or clients route requests by a directory (TurboKV §1): histories stay linearizable under faults.
+//! Nodes or clients route requests by a directory (TurboKV §1): histories stay linearizable under
+//! faults.
 
 use nicekv_client::Coordination;
 use nicekv_sim::judge;
 use nicekv_sim::keyspace;
 
-/// Runs chains in seeds, and adds up what clients were told by directories that were out of date.
+/// Runs chains in these seeds. Returns the number of calls, and of requests that nodes refused
+/// since the client's directory was out of date.
 fn run(coordination: Coordination, seeds: std::ops::Range<u64>) -> (usize, u64) {
     let mut totals = (0, 0);
     for seed in seeds {

@@ -1,4 +1,5 @@
-//! Full disks and damaged values (docs/FAULTS.md rows 9 and 10) without other faults. `seeds.rs` mixes them with all others.
+//! Full disks and damaged values (docs/FAULTS.md rows 9 and 10) without other faults. `seeds.rs`
+//! mixes them with all others.
 
 use nicekv_proto::KeyOrder;
 use nicekv_sim::cluster::{Scenario, Tally};
@@ -8,7 +9,7 @@ use nicekv_sim::keyspace::{Key, Shape};
 
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// Runs random scenarios under these faults only; what befell them all.
+/// Runs random scenarios under these faults only. Returns the sum of their counts.
 fn run(faults: Faults) -> Tally {
     let mut tally = Tally::default();
     for seed in SEEDS {
@@ -32,7 +33,8 @@ fn row_10_damaged_values_are_repaired_from_replicas() {
     assert!(tally.of("values repaired") > tally.of("values damaged") / 3, "{tally:?}");
 }
 
-/// Large values that nobody reads any more, in keyspaces of both kinds: the scrub finds what is damaged, whether or not the disk knows it.
+/// Large values that no client reads, in both kinds of keyspaces: the scrub finds the damage,
+/// whether or not the disk detects it.
 #[test]
 fn row_10_damaged_large_values_are_fetched_from_replicas() {
     for shape in [Shape::multicast(3, 0), Shape::quorum(3, 2)] {
@@ -50,7 +52,8 @@ fn row_10_damaged_large_values_are_fetched_from_replicas() {
     }
 }
 
-/// All power is lost now and then, or one node fails; some of up to R − 1 come back without their disks, or with older ones.
+/// Sometimes all power is lost, or one node fails; up to R − 1 nodes restart with empty or older
+/// disks.
 #[test]
 fn rows_36_and_37_lost_and_older_disks_are_restored() {
     let faults = Faults { crash: 1_000, power_loss: 100, downtime_max_ns: 100_000_000, ..Faults::NONE };

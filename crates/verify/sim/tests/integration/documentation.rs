@@ -1,5 +1,5 @@
-//! Documentation and code agree: the table of faults and its tests, the rules of the protocol, the comments that cite them and the
-//! planted bugs that break them.
+//! Documentation and code agree: the table of faults and its tests, the rules of the protocol, the
+//! comments that cite them and the planted bugs that break them.
 
 use nicekv_sim::objects::OBJECT_PLANTS;
 use nicekv_sim::plants::PLANTS;
@@ -8,11 +8,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// Rows that the table must have.
+/// Rows that the fault table must have.
 const ROWS: std::ops::RangeInclusive<u32> = 1..=40;
-/// Rows of faults that are not survived yet; the table says so.
+/// Rows of faults that are not survived yet, as the table says.
 const NOT_HELD: [u32; 1] = [30];
-/// Documents that were never in the tree.
+/// Names of documents that must not be cited: they do not exist.
 const GONE: [&str; 3] = ["DESIGN", "FACTS", "SCENARIOS"];
 
 fn root() -> PathBuf {
@@ -72,7 +72,8 @@ fn the_fault_table_names_existing_tests() {
     assert_eq!(named, tests, "left: docs/FAULTS.md, right: the tests");
 }
 
-/// Files that a section of ARCHITECTURE.md names: by whole paths, or in the folder that was named last.
+/// The files that a section of ARCHITECTURE.md names, each by its whole path or relative to the
+/// folder that was named last.
 fn way(architecture: &str, heading: &str) -> BTreeSet<PathBuf> {
     let start = architecture.find(heading).unwrap_or_else(|| panic!("ARCHITECTURE.md has no {heading:?}"));
     let way = &architecture[start + heading.len()..];
@@ -92,7 +93,7 @@ fn way(architecture: &str, heading: &str) -> BTreeSet<PathBuf> {
     files
 }
 
-/// A newcomer follows a put, and a get, through the code in one sitting.
+/// A newcomer can follow a put, and a get, through the code in one sitting.
 #[test]
 fn the_architecture_names_what_exists_and_few_files_on_the_way() {
     let architecture = read(&root().join("ARCHITECTURE.md"));
@@ -105,10 +106,11 @@ fn the_architecture_names_what_exists_and_few_files_on_the_way() {
     }
 }
 
-/// The rules' letters, and how many of each there are: of all protocols, of chains and scans, of gets in the kernel, of hot keys, of transactions, and of messages.
+/// The letters of the rules, and how many rules each has: protocols in general, chains and scans,
+/// gets in the kernel, hot keys, transactions, messages.
 const RULES: [(char, u32); 6] = [('R', 18), ('C', 12), ('G', 8), ('H', 9), ('T', 6), ('M', 3)];
 
-/// Rules that a text cites: a letter and a number, as a word.
+/// The rules that a text cites: a letter and a number, as a word.
 fn rules(text: &str) -> BTreeSet<(char, u32)> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric());
     let rule = |word: &str| {
@@ -118,7 +120,8 @@ fn rules(text: &str) -> BTreeSet<(char, u32)> {
     words.filter_map(rule).collect()
 }
 
-/// The first words of the headings of the pages behind `docs/PROTOCOL.md`: each defines a rule.
+/// The first words of the headings in the pages that `docs/PROTOCOL.md` links. A rule is defined by
+/// such a heading.
 fn headings() -> Vec<String> {
     let mut pages = Vec::new();
     files(&root().join("docs/internals/protocol"), &["md"], &mut pages);
@@ -131,7 +134,8 @@ fn defined() -> BTreeSet<(char, u32)> {
     headings().iter().flat_map(|heading| rules(heading)).collect()
 }
 
-/// Those of objects are looked for in their crate alone: elsewhere a P and a number may be a measurement.
+/// Rules of objects are checked in their own crate only: elsewhere a P and a number may be a
+/// measurement.
 #[test]
 fn cited_rules_of_objects_are_defined() {
     let headings = headings();
@@ -153,7 +157,7 @@ fn the_list_of_rules_is_complete() {
     }
 }
 
-/// The product's sources without their tests, C included, and their comments.
+/// The sources of the product, including C, without tests.
 fn comments() -> Vec<(PathBuf, String)> {
     let mut sources = Vec::new();
     files(&root().join("crates"), &["rs", "c", "h"], &mut sources);
@@ -194,7 +198,7 @@ fn every_rule_is_defined_cited_and_broken_by_a_plant() {
         let here = rules(&comments);
         let unknown: Vec<_> = here.difference(&defined).collect();
         assert!(unknown.is_empty(), "{} cites rules {unknown:?}, which no document defines", path.display());
-        // What plants bugs does not count, nor what only looks for them.
+        // Code that weaves or hunts planted bugs does not count.
         let is_product = !path
             .components()
             .any(|part| matches!(part.as_os_str().to_str(), Some("sim" | "tests" | "mutants")));

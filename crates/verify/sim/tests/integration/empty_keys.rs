@@ -1,4 +1,5 @@
-//! An empty key under faults: pages that end with it continue after it, and pages that start before it contain it.
+//! An empty key under faults: pages that end with it continue after it, and pages that start before
+//! it contain it.
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::keyspace::{Key, Shape};
@@ -8,7 +9,7 @@ use std::ops::RangeInclusive;
 
 const SEEDS: RangeInclusive<u64> = 1..=25;
 
-/// Random runs of few keys, one of which is empty, and what else `change` says.
+/// Random runs with few keys, one of them empty, in a scenario that `change` adapts.
 fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
     let (mut tally, mut calls) = (Tally::default(), 0);
     for seed in SEEDS {
@@ -28,7 +29,7 @@ fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
     tally
 }
 
-/// As short as they can be: a key or two.
+/// Scans with pieces as short as possible: one or two keys.
 fn scan(scenario: &mut Scenario) {
     scenario.workload.scans = (10, 0, 1);
 }

@@ -1,20 +1,21 @@
 //! Every state of three replicas with one key and two clients, within small bounds.
 //!
-//! An ordinary run visits one script of each kind, `.ci/long` all. `NICEKV_EXPLORE_WIDER=1` adds bounds that take hours and many GB.
+//! An ordinary run visits one script of each kind, `.ci/long` all. `NICEKV_EXPLORE_WIDER=1` adds
+//! bounds that take hours and many GB.
 
 use nicekv_sim::explore::parts::{
     CHAINS, FAILOVER, GETS, LOSS_AND_SWEEP, Part, RESTART, TRANSACTIONS, UPDATES,
 };
 use nicekv_sim::explore::{Bounds, Call, Exploration, World, explore};
 
-/// More states than any ordinary part has; reaching it is a failure, for then not everything was seen.
+/// Bound on the states of a part. A part that reaches it fails, since some states were not visited.
 const STATES_MAX: usize = 3_000_000;
 const WIDER_STATES_MAX: usize = 400_000_000;
 
-/// Scripts of an ordinary run.
+/// Scripts that an ordinary run visits.
 const ORDINARY: [&str; 4] = ["set, set", "set, get", "chain: set, get", "chain: increment, transaction"];
 
-/// Prints past the test harness, which keeps what a passing test prints to itself.
+/// Prints past the test harness, which hides the output of passing tests.
 fn say(line: &str) {
     use std::io::Write;
     writeln!(std::io::stderr(), "exhaustive: {line}").expect("standard error is open");

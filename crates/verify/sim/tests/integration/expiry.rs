@@ -1,4 +1,5 @@
-//! Expired values are deleted even if no client asks for them (R11), also after restarts and by a new primary.
+//! Expired values are deleted even if no client asks for them (R11), also after restarts and by a
+//! new primary.
 
 use nicekv_proto::PartitionId;
 use nicekv_proto::recovery::Entry;
@@ -10,7 +11,7 @@ use nicekv_sim::node::Kept;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// Values that a node holds, and of them those that expire.
+/// Number of values that a node holds, and how many of them expire.
 fn held(cluster: &Cluster) -> (usize, usize) {
     let stored = cluster.nodes().iter().flat_map(|node| node.disk.entries().values());
     let entries = stored.map(|entry| Entry::decode(entry).unwrap());
@@ -19,7 +20,8 @@ fn held(cluster: &Cluster) -> (usize, usize) {
     (expiries.len(), expiries.iter().filter(|expiry_ms| **expiry_ms != 0).count())
 }
 
-/// Clients write keys that expire, most of which nobody touches again; then this happens.
+/// Clients write keys that expire, and do not touch most of them again; then `fault` happens. All
+/// expired values must be deleted.
 fn vanish(seed: u64, fault: impl FnOnce(&mut Cluster)) {
     let mut scenario = judge::draw(seed);
     scenario.keyspaces = vec![Shape::multicast(3, 1)];

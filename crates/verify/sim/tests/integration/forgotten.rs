@@ -1,5 +1,5 @@
-//! The client table of replicas is bounded (R10): a client that was idle while very many others were active is evicted, gets one error,
-//! and continues under a new id.
+//! The client table of replicas is bounded (R10): a client that was idle while very many others
+//! were active is evicted, gets one error, and continues under a new id.
 
 use nicekv_sim::checker::model::{Action, Change, When};
 use nicekv_sim::cluster::Cluster;
@@ -8,7 +8,7 @@ use nicekv_sim::judge;
 use nicekv_sim::keyspace::{Key, Shape};
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// More than a partition remembers.
+/// More clients than a partition remembers.
 const OTHERS: usize = 27_000;
 const KEYS: usize = 50;
 
@@ -18,7 +18,7 @@ fn put(cluster: &mut Cluster, client: usize, key: usize) {
     cluster.call(client, key, Action::Update { op, condition: When::Always, return_old: false, change });
 }
 
-/// The client puts; whether it was told that it did.
+/// The client puts. Returns whether it got an answer.
 fn is_stored(cluster: &mut Cluster, client: usize, key: usize) -> bool {
     put(cluster, client, key);
     let end_ns = cluster.now_ns() + 1_000 * MILLISECOND_NS;

@@ -3,7 +3,8 @@
 use nicekv_sim::{features, judge};
 
 const SEEDS: u64 = 40;
-/// What these have found once. 239: a member that was removed while it was paused, and to which a hot entry still led, answered as a member.
+/// Seeds that have found bugs. 239: a paused member was removed, and answered gets as a member
+/// since a hot entry still led to it.
 const FOUND: [u64; 1] = [239];
 
 #[test]

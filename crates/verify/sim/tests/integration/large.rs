@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// Runs in which most updates are appends, and what else `change` says.
+/// Runs in which most updates are appends, in a scenario that `change` adapts.
 fn survive(what: &str, seeds: RangeInclusive<u64>, change: impl Fn(&mut Scenario)) -> Tally {
     let mut tally = Tally::default();
     for seed in seeds.clone() {

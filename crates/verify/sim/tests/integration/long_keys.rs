@@ -1,4 +1,5 @@
-//! Keys of up to 1,024 bytes under faults: a message has no room for two of them, and a value of some hundred bytes is a large value.
+//! Keys of up to 1,024 bytes under faults: a message has no room for two of them, and a value of
+//! some hundred bytes is a large value.
 
 use nicekv_sim::cluster::{Scenario, Tally};
 use nicekv_sim::keyspace::Shape;
@@ -9,7 +10,7 @@ use std::ops::RangeInclusive;
 const MILLISECOND_NS: u64 = 1_000_000;
 const SEEDS: RangeInclusive<u64> = 1..=25;
 
-/// Random runs with long keys alone, and what else `change` says.
+/// Random runs with long keys only, in a scenario that `change` adapts.
 fn survive(what: &str, shape: Shape, change: impl Fn(&mut Scenario)) -> Tally {
     let (mut tally, mut calls) = (Tally::default(), 0);
     for seed in SEEDS {

@@ -1,4 +1,5 @@
-//! Partitions migrate to nodes with little load (TurboKV §5.1): random runs under faults, and the pause of puts during a move.
+//! Partitions migrate to nodes with little load (TurboKV §5.1): random runs under faults, and the
+//! pause of puts during a move.
 
 use nicekv_metadata::PartitionChange;
 use nicekv_proto::PartitionId;
@@ -12,10 +13,10 @@ use nicekv_sim::network::Pace;
 use std::io::Write;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Between two puts.
+/// Interval between two puts.
 const PUT_NS: u64 = 500_000;
 
-/// In the runs that are judged anyway partitions are moved, split and merged by load.
+/// In ordinary random runs load moves, splits and merges partitions.
 #[test]
 fn random_runs_move_split_and_merge_partitions_by_load() {
     let migrates = |seed: &u64| judge::draw(*seed).keyspaces.iter().any(|shape| shape.migrates);
@@ -31,7 +32,7 @@ fn random_runs_move_split_and_merge_partitions_by_load() {
     assert!(moves >= 20 && splits >= 5, "{moves} moves, {splits} splits, {merges} merges");
 }
 
-/// Partitions that are full are split, and cold neighbours merged, in runs in which nodes fail.
+/// In runs in which nodes fail, full partitions are split, and cold neighbours merged.
 #[test]
 fn random_runs_split_full_partitions() {
     let is_bounded = |seed: &u64| judge::draw(*seed).keyspaces.iter().any(|shape| shape.keys_max.is_some());
@@ -47,7 +48,7 @@ fn random_runs_split_full_partitions() {
     assert!(full >= 80 && merges >= 3 && crashes >= 40, "{full} splits, {merges} merges, {crashes} crashes");
 }
 
-/// One key, and no call but those that the test makes.
+/// Keys in one partition, and no calls but those that the test makes.
 fn quiet(shape: Shape) -> Scenario {
     let mut scenario = judge::draw(1);
     (scenario.nodes, scenario.spares, scenario.instances, scenario.edges) = (5, 0, 1, false);
@@ -59,7 +60,8 @@ fn quiet(shape: Shape) -> Scenario {
     scenario
 }
 
-/// For so long puts of all keys in turn; the longest time in milliseconds in which none of some key's partition was answered.
+/// Puts all keys in turn for this time. Returns the longest time, in milliseconds, in which no put
+/// was answered.
 fn put(cluster: &mut Cluster, milliseconds: u64, keys: &[usize]) -> u64 {
     let begun_ns = cluster.now_ns();
     let end_ns = begun_ns + milliseconds * MILLISECOND_NS;
@@ -81,7 +83,7 @@ fn put(cluster: &mut Cluster, milliseconds: u64, keys: &[usize]) -> u64 {
     answered.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0) / MILLISECOND_NS
 }
 
-/// The partition that has the first key, and its keys.
+/// The partition that has the first key, and all keys in it.
 fn beside_the_first(cluster: &Cluster) -> (PartitionId, Vec<usize>) {
     let status = cluster.metadata().expect("it leads").status();
     let value = |key: &Key| {
@@ -99,7 +101,7 @@ fn count(cluster: &Cluster) -> usize {
     cluster.metadata().map_or(0, |metadata| metadata.status().partitions.len())
 }
 
-/// The target: no put for at most 100 ms.
+/// The target: puts pause for at most 100 ms.
 #[test]
 fn puts_pause_briefly_when_a_partition_is_split_or_moved() {
     for (name, shape) in [("multicast", Shape::multicast(3, 0)), ("chain", Shape::chain(3, 0))] {

@@ -28,7 +28,8 @@ fn random_object_worlds_have_no_violation() {
     assert!(put_again > 200 && surplus > 500, "{put_again} chunks put again, {surplus} copies dropped");
 }
 
-/// Passes of maintenance did not read chunks about which garbage collection had not decided, so a damaged one was not found until the next round.
+/// Regression: maintenance passes skipped chunks that garbage collection had not decided about, so
+/// a damaged one was found only after the next round.
 #[test]
 fn damaged_chunks_are_found_before_garbage_collection_decides() {
     let plant = find("chunk-lapsed-kept").expect("its shape loses and delays many datagrams");

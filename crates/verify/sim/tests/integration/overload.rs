@@ -1,4 +1,5 @@
-//! Overload: requests beyond the capacity of the nodes wait in the clients, are sent once, and do not delay the answers of others.
+//! Overload: requests beyond the capacity of the nodes wait in the clients, are sent once, and do
+//! not delay the answers to others.
 
 use nicekv_sim::cluster::{Cluster, Scenario};
 use nicekv_sim::{judge, plants};
@@ -20,7 +21,8 @@ fn few_requests_are_retransmitted_under_overload() {
     }
 }
 
-/// Calls that are answered in the second from the first answer on, in a cluster that is whole.
+/// Number of calls that are answered in the first second after the first answer, in a complete
+/// cluster.
 fn goodput(seed: u64, window: usize) -> usize {
     let mut scenario = overloaded(seed);
     (scenario.workload.window, scenario.workload.calls) = (window, usize::MAX);

@@ -11,7 +11,8 @@ fn damaged(world: &Cluster, node: usize) -> usize {
     disk.entries().keys().filter(|key| disk.is_damaged(key)).count()
 }
 
-/// The scrub finds damage that nobody reads, and it is got back from others, deletions too.
+/// The scrub finds damaged values and tombstones that no client reads, and restores them from other
+/// replicas.
 #[test]
 fn row_10_damaged_values_of_a_quorum_are_repaired() {
     for (replicas, write_set) in [(3, 2), (3, 3), (4, 2), (5, 3)] {
@@ -21,7 +22,7 @@ fn row_10_damaged_values_of_a_quorum_are_repaired() {
             finish_call(&mut world, 0, set("old"));
             finish_call(&mut world, 0, last);
             run_for(&mut world, 10 * MILLISECOND_NS);
-            // As many copies as the loss of disks would be survived of.
+            // Damage as many copies as lost disks would be survived: k - 1.
             let nodes = 0..usize::from(write_set) - 1;
             nodes.clone().for_each(|node| world.inject(Fault::Damage(node)));
             let is_damaged = nodes.clone().all(|node| damaged(&world, node) > 0);
@@ -46,7 +47,8 @@ fn row_10_a_damaged_value_with_one_holder_stays_unavailable() {
     assert_eq!((damaged(&world, 0), get(&mut world)), (1, None), "rather no answer than a stale one");
 }
 
-/// A newcomer does not go without what is damaged at a member that it merges.
+/// A new member that copies from a member with a damaged value also gets this value, from other
+/// members.
 #[test]
 fn row_10_a_new_replica_merges_values_damaged_elsewhere() {
     let mut world = ready(scenario(5, 3), 10);
@@ -57,13 +59,14 @@ fn row_10_a_new_replica_merges_values_damaged_elsewhere() {
     world.inject(Fault::Start(4));
     settle(&mut world);
     assert_eq!(damaged(&world, 0), 0);
-    // With the newcomer among those that are asked.
+    // The new member is among those that answer the get.
     (1..3).for_each(|node| cut(&mut world, 1, node));
     assert_eq!(get(&mut world), Some(Some("new".into())));
 }
 
-/// Node 1 says that it holds a put; what it holds is damaged, and got back from nodes that lack the put; then one of these says that it
-/// holds it. Whether the put was acknowledged, and what nodes 1 and 3 then answer.
+/// Node 1 acknowledges a put, its copy is damaged, and is restored from nodes that lack the put.
+/// Then one of these acknowledges the put. Returns whether the put succeeded, and what nodes 1 and
+/// 3 then answer.
 fn put_across_a_repair() -> (Cluster, bool, Option<Option<String>>) {
     let mut scenario = scenario(3, 2);
     scenario.workload.timeout_ns = 30_000 * MILLISECOND_NS;
@@ -89,7 +92,8 @@ fn answers_from_before_a_repair_do_not_count_after_it() {
     assert!(is_linearizable(&world));
 }
 
-/// Nodes 1 and 2 hold a put, and cannot talk; what node 1 holds is damaged. What nodes 1 and 3 answer.
+/// Nodes 1 and 2 hold a put and cannot reach each other; the copy of node 1 is damaged. Returns
+/// what nodes 1 and 3 answer.
 fn repair_without_the_other_holder() -> (Cluster, Option<Option<String>>) {
     let mut world = ready(scenario(3, 2), 10);
     finish_call(&mut world, 0, set("old"));

@@ -1,4 +1,5 @@
-//! Quorum keyspaces (R14) forget deletions: the tombstones go from every disk, and nothing comes back that was deleted.
+//! Quorum keyspaces (R14) forget deletions: the tombstones are deleted on every disk, and deleted
+//! values do not return.
 
 use crate::quorum;
 
@@ -12,7 +13,7 @@ use nicekv_sim::keyspace::Key;
 use nicekv_sim::network::Host;
 use quorum::*;
 
-/// Deletions are forgotten within this.
+/// Time within which deletions are forgotten.
 const FORGOTTEN_NS: u64 = 8_000 * MILLISECOND_NS;
 
 fn patient(replicas: u8, write_set: u8) -> Scenario {
@@ -21,7 +22,7 @@ fn patient(replicas: u8, write_set: u8) -> Scenario {
     scenario
 }
 
-/// Counters of the versions that a node holds, and whether they are values.
+/// The versions' counters in a node's entries, and whether each entry is a value (not a tombstone).
 fn held(world: &Cluster, node: usize) -> Vec<(u64, bool)> {
     let entries = world.nodes()[node].disk.entries().values();
     entries.map(|bytes| Entry::decode(bytes).unwrap()).map(|it| (it.index, it.value.is_some())).collect()
@@ -34,7 +35,7 @@ fn are_forgotten(world: &Cluster) -> bool {
 fn wait_until_forgotten(world: &mut Cluster) {
     world.run_until(world.now_ns() + FORGOTTEN_NS, are_forgotten);
     assert!(are_forgotten(world), "{:?}", held(world, 0));
-    // On disk, everywhere.
+    // Time until that is durable on all nodes.
     run_for(world, 1_000 * MILLISECOND_NS);
 }
 
@@ -58,7 +59,8 @@ fn all_replicas_forget_deletions_and_later_puts_are_newer() {
         wait_until_forgotten(&mut world);
         assert_eq!(world.nodes().iter().map(|node| node.disk.entries().len()).sum::<usize>(), 0);
         assert_eq!(get(&mut world), Some(None));
-        // So many that logs are trimmed; of another key, so that only the floor remembers this one.
+        // So many puts that logs are trimmed. They are of another key, so only the floor still
+        // tells that this key was deleted.
         for _ in 0..450 {
             let op = world.clients()[0].next_op();
             let change = Change::Set("other".into());
@@ -77,7 +79,7 @@ fn all_replicas_forget_deletions_and_later_puts_are_newer() {
     }
 }
 
-/// The event at which something arrives at a node.
+/// Whether a datagram that `is_it` accepts arrives at a node.
 fn arrives(seen: Seen<'_>, node: usize, is_it: impl Fn(&Datagram<'_>) -> bool) -> bool {
     match seen.what {
         What::Datagram { bytes, .. } if seen.host == Host::Node(node) => {
@@ -93,7 +95,8 @@ fn part(world: &mut Cluster, one: usize, other: usize) {
     }
 }
 
-/// A node has a deletion that the two others have forgotten. Which one, and the others.
+/// One node still holds a tombstone that the two others have deleted. Returns that node and the
+/// others.
 fn one_remembers() -> (Cluster, usize, [usize; 2]) {
     let mut world = ready(patient(3, 2), 12);
     (0..5).for_each(|_| done(&mut world, 0, set("old")));
@@ -116,7 +119,8 @@ fn one_remembers() -> (Cluster, usize, [usize; 2]) {
     (world, last, others)
 }
 
-/// Two nodes hold a put after that; what one of them and the node that remembers answer.
+/// Two nodes accept a put after that. Returns what one of them and the node with the tombstone
+/// answer.
 fn put_over_a_remembered_deletion() -> (Cluster, Option<Option<String>>) {
     let (mut world, last, others) = one_remembers();
     cut(&mut world, 0, last);
@@ -143,7 +147,7 @@ fn the_last_replica_forgets_a_damaged_deletion() {
         }
         run_for(&mut world, FORGOTTEN_NS);
         assert!(are_forgotten(&world) && held(&world, last).is_empty(), "damaged: {is_damaged}");
-        // Its floor, too, is above what it has forgotten.
+        // The floor of this node, too, is above the deletion that it has forgotten.
         cut(&mut world, 0, others[0]);
         done(&mut world, 0, set("new"));
         run_for(&mut world, 10 * MILLISECOND_NS);
@@ -151,7 +155,8 @@ fn the_last_replica_forgets_a_damaged_deletion() {
     }
 }
 
-/// A store arrives once more when what it put is deleted, and the deletion forgotten. What a get says then.
+/// A duplicate of a store request arrives after its value was deleted and the tombstone forgotten.
+/// Returns the result of a later get.
 fn store_across_forgetting() -> (Cluster, Option<Option<String>>) {
     let mut world = ready(patient(3, 2), 12);
     call(&mut world, 0, set("old"));
@@ -181,7 +186,8 @@ fn a_duplicate_store_does_not_undo_a_forgotten_deletion() {
     assert!(is_linearizable(&world));
 }
 
-/// Two of three replicas hold a deletion, and cannot talk to the third. What one of them and the third answer.
+/// Two of three replicas hold a tombstone, and cannot reach the third. Returns what one of them and
+/// the third answer.
 fn deletion_that_one_has_not_heard_of() -> (Cluster, Option<Option<String>>) {
     let mut world = ready(patient(3, 2), 12);
     done(&mut world, 0, set("old"));
@@ -205,8 +211,9 @@ fn a_deletion_is_not_forgotten_while_a_replica_may_lack_it() {
     assert!(is_linearizable(&world));
 }
 
-/// A put that one replica holds is read, deleted and forgotten while its client hears nothing; then the client goes on, and reaches node
-/// 2 and node 3, which has a new disk. Whether the put was acknowledged, and what a get says then.
+/// A put is stored by one replica only. Its value is read, deleted and forgotten while the putting
+/// client is cut off. Then that client continues, and reaches node 2 and node 3, which has a new
+/// disk. Returns whether the put succeeded, and the result of a later get.
 fn put_across_forgetting() -> (Cluster, bool, Option<Option<String>>) {
     let mut world = ready(patient(3, 2), 12);
     let put = call(&mut world, 0, set("late"));

@@ -1,4 +1,5 @@
-//! Large values of quorum keyspaces (NICE §5, R14): any k of R replicas are enough, however long the value is.
+//! Large values of quorum keyspaces (NICE §5, R14): any k of R replicas are enough, however long
+//! the value is.
 
 use crate::quorum;
 
@@ -8,10 +9,10 @@ use nicekv_sim::faults::Faults;
 use nicekv_sim::keyspace::{Key, Shape};
 use quorum::*;
 
-/// As many calls as are under way at a time.
+/// Maximum calls of unknown outcome: those in flight at one time.
 const UNKNOWN_MAX: usize = 8;
 
-/// Most sets are of values of several chunks.
+/// Makes most sets put values of several chunks.
 fn large(scenario: Scenario) -> Scenario {
     let workload =
         Workload { keys: Key::several(0, 3), large: 900_000, window: 2, calls: 0, ..scenario.workload };
@@ -25,7 +26,8 @@ fn run_calls(world: &mut Cluster, calls: usize) {
     assert!(is_linearizable(world));
 }
 
-/// Longest time that a call took, in nanoseconds; the last node is so many times slower.
+/// The longest time that a call took, in nanoseconds. The last node is slower by the factor
+/// `slowness`.
 fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
     let mut scenario = large(scenario(replicas, write_set));
     scenario.faults.slow_factor = slowness;
@@ -34,7 +36,7 @@ fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
     world.set_slow(laggard, true);
     run_calls(&mut world, 200);
     let calls: Vec<_> = world.clients().iter().flat_map(|client| &client.history).collect();
-    // An epoch may begin: of what is under way then the outcome may be unknown.
+    // An epoch may begin. The outcome of calls in flight may then be unknown.
     let unknown = calls.iter().filter(|call| call.call.answered.is_none()).count();
     assert!(calls.len() >= 800 && unknown <= UNKNOWN_MAX, "{unknown} of {} unknown", calls.len());
     let values = world.nodes().iter().map(|node| node.core.as_ref().unwrap().status().values);
@@ -53,7 +55,7 @@ fn a_slow_replica_delays_no_put_of_a_large_value() {
     }
 }
 
-/// Many seeds of one kind of trouble.
+/// Runs many seeds of a scenario with large values that `change` adapts.
 fn survive(seeds: std::ops::Range<u64>, change: impl Fn(&mut Scenario)) {
     for seed in seeds {
         let mut scenario = large(scenario(3, 2));

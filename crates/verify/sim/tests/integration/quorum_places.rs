@@ -1,4 +1,5 @@
-//! Nodes are added, drained and removed while they hold replicas of quorum keyspaces (R14), for all k and under faults.
+//! Nodes are added, drained and removed while they hold replicas of quorum keyspaces (R14), for all
+//! k and under faults.
 
 use nicekv_proto::Duration;
 use nicekv_sim::cluster::{Scenario, Tally};
@@ -9,7 +10,8 @@ use nicekv_sim::keyspace::{Key, Shape};
 const MILLISECOND_NS: u64 = 1_000_000;
 const SEEDS: u64 = 24;
 
-/// So many keys and calls that the history can be judged, and an operator who cannot make up their mind.
+/// So few keys and calls that the history can be judged, and an operator who changes their mind
+/// often.
 fn restless(seed: u64, replicas: usize, write_set: u8, faults: Faults) -> Scenario {
     let mut scenario = judge::draw(seed);
     (scenario.nodes, scenario.spares) = (replicas + 1, 1);

@@ -1,4 +1,5 @@
-//! Quorum keyspaces (R14), event by event: docs/FAULTS.md rows 21 and 27, and why answers of different epochs must not be counted together.
+//! Quorum keyspaces (R14), event by event: docs/FAULTS.md rows 21 and 27, and why answers of
+//! different epochs must not be counted together.
 
 use crate::quorum;
 
@@ -10,7 +11,8 @@ use quorum::*;
 
 // --- Row 21: one node 100 times slower.
 
-/// Longest time that a call took under load, in nanoseconds; the last node is so many times slower.
+/// The longest time that a call took under load, in nanoseconds. The last node is slower by the
+/// factor `slowness`.
 fn longest_call_ns(replicas: u8, write_set: u8, slowness: u64) -> u64 {
     let mut scenario = scenario(replicas, write_set);
     scenario.clients = 4;
@@ -38,15 +40,15 @@ fn row_21_a_slow_replica_delays_no_call_and_serves_nothing_stale() {
         println!("R = {replicas}, k = {write_set}: {healthy_ns} ns, with a laggard {lagging_ns} ns");
         assert!(lagging_ns <= 2 * healthy_ns, "{lagging_ns} ns instead of {healthy_ns} ns");
     }
-    // That is the write set's doing: where every replica has to hold a put, the laggard sets the pace.
+    // With k = R every replica must store a put, so the slow replica delays puts.
     let (healthy_ns, lagging_ns) = (longest_call_ns(3, 3, 1), longest_call_ns(3, 3, 100));
     println!("R = 3, k = 3: {healthy_ns} ns, with a laggard {lagging_ns} ns");
     assert!(lagging_ns > 10 * healthy_ns, "{lagging_ns} ns, and without a laggard {healthy_ns} ns");
 }
 
-// --- Row 27: ackers of an any-k put die.
+// --- Row 27: nodes that acknowledged a put to k of R replicas die.
 
-/// A put that only the first k nodes have: it is held by no other.
+/// Makes a put that only the first k nodes hold.
 fn put_on_first_k(world: &mut Cluster) {
     let shape = world.shape(0);
     let write_set = usize::from(shape.write_set.expect("by quorum"));
@@ -55,14 +57,14 @@ fn put_on_first_k(world: &mut Cluster) {
     for other in write_set..world.nodes().len() {
         (0..2).for_each(|client| cut(world, client, other));
     }
-    // These k are also enough to ask.
+    // These k nodes must also be enough for the put's first phase.
     assert!(write_set >= shape.read_set());
     let call = finish_call(world, 0, set("new"));
     assert_eq!(call.call.answered.expect("k replicas are reached").1.status, Status::Ok);
     world.inject(Fault::Mend);
 }
 
-/// Kills the first `dead` of the k nodes that hold the put; what a get says then.
+/// Kills the first `dead` of the k nodes that hold the put. Returns the result of a later get.
 fn get_after_deaths(
     replicas: u8,
     write_set: u8,
@@ -72,7 +74,7 @@ fn get_after_deaths(
     let mut world = ready(scenario(replicas, write_set), 27);
     put_on_first_k(&mut world);
     (0..dead).for_each(|node| kill(&mut world, node, lose_disks));
-    // Long enough for the dead to be missed.
+    // Long enough that the metadata service removes the dead nodes.
     run_for(&mut world, 1_000 * MILLISECOND_NS);
     let read = get(&mut world);
     (world, read)
@@ -85,7 +87,8 @@ fn row_27_a_put_outlives_fewer_than_k_of_its_holders() {
             for lose_disks in [false, true] {
                 let (mut world, read) = get_after_deaths(replicas, write_set, dead, lose_disks);
                 assert_eq!(read, Some(Some("new".into())), "{dead} dead of k = {write_set}, R = {replicas}");
-                // Written back to k of those that are left; and who comes back, with or without its disk, counts again.
+                // The get has written the value back to k of the remaining nodes; restarted nodes
+                // count again, with or without their disks.
                 (0..dead).for_each(|node| world.inject(Fault::Start(node)));
                 settle(&mut world);
                 assert_eq!(get(&mut world), Some(Some("new".into())));
@@ -126,15 +129,15 @@ fn row_27_a_put_whose_k_holders_lost_their_disks_stays_unavailable() {
     }
 }
 
-// --- One epoch only.
+// --- Answers count only within one epoch.
 
-/// Node 1 holds a put alone, says so, and loses its disk; later node 2 says in a newer epoch that it holds it. Whether the put was
-/// acknowledged, and what nodes 1 and 3 then answer.
+/// Node 1 alone holds a put, acknowledges it, and loses its disk; later node 2 acknowledges it in a
+/// newer epoch. Returns whether the put succeeded, and what nodes 1 and 3 then answer.
 fn put_across_a_lost_disk() -> (Cluster, bool, Option<Option<String>>) {
     let mut scenario = scenario(3, 2);
     scenario.workload.timeout_ns = 30_000 * MILLISECOND_NS;
     let mut world = ready(scenario, 14);
-    // Nodes 2 and 3 are slow: while the store is on its way to them, they die.
+    // Nodes 2 and 3 are slow, and die while the store request is on its way to them.
     (1..3).for_each(|node| world.set_slow(node, true));
     let appended = world.nodes()[0].disk.appended();
     let put = call(&mut world, 0, set("new"));
@@ -144,7 +147,7 @@ fn put_across_a_lost_disk() -> (Cluster, bool, Option<Option<String>>) {
     run_for(&mut world, MILLISECOND_NS);
     (0..3).for_each(|node| cut(&mut world, 0, node));
     kill(&mut world, 0, true);
-    // What was on its way to them arrives at nobody.
+    // The requests on their way are lost.
     run_for(&mut world, 10 * MILLISECOND_NS);
     (0..3).for_each(|node| {
         world.set_slow(node, false);

@@ -1,4 +1,4 @@
-//! The scripted faults, one test per row of the list of faults that must be survived. `nicekv sim --scenario NAME` runs one.
+//! The scripted faults, one test per row of docs/FAULTS.md. `nicekv sim --scenario NAME` runs one.
 
 use nicekv_sim::scenarios;
 

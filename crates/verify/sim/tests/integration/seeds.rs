@@ -1,15 +1,18 @@
-//! Random runs of a realistic cluster. `nicekv sim --seeds A..B` runs others; `nicekv sim --seed N --trace` shows one.
+//! Random runs of a realistic cluster. `nicekv sim --seeds A..B` runs others; `nicekv sim --seed N
+//! --trace` shows one.
 
 use nicekv_sim::cluster::Tally;
 use nicekv_sim::judge;
 use std::io::Write;
 use std::ops::RangeInclusive;
 
-/// Seeds of a test run: the odd ones run beside the even ones. `.ci/long` runs more.
+/// Seeds of an ordinary test run; odd and even ones run in parallel. `.ci/long` runs more.
 const SEEDS: RangeInclusive<u64> = 1..=400;
 const SEEDS_LONG: RangeInclusive<u64> = 1..=2000;
-/// Others that have failed once: a head that lost an entry which a node that had joined behind it had let go of (C8, 1910), and a damaged value that was
-/// forgotten as torn by a process that ended (2154), and a stub whose refusal was lost, replayed in place of the op that was taken in again (2397).
+/// Seeds that have found bugs. 1910: a chain's head lost an entry that a node which had joined
+/// behind it had already discarded (C8). 2154: a damaged value was dropped as a torn write when the
+/// process ended. 2397: a restart replayed the stub of a lost refusal in place of the op that was
+/// taken in again.
 const KEPT: [u64; 3] = [1910, 2154, 2397];
 
 #[test]
@@ -45,7 +48,7 @@ fn run(seeds: impl Iterator<Item = u64>) {
     let line = format!(
         "{calls} calls, {unknown} of them of unknown outcome; {too_large} histories were too large to judge; {tally:?}"
     );
-    // Past the test harness, which keeps what a passing test prints to itself.
+    // Written past the test harness, which hides the output of passing tests.
     writeln!(std::io::stderr(), "{line}").expect("standard error is open");
     assert_eq!(too_large, 0, "histories are not judged");
     assert!(failed.is_empty(), "seeds {failed:?} failed");

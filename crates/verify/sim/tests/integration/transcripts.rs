@@ -1,5 +1,6 @@
-//! The transcripts in `transcripts/`: runs of the protocol, message by message. A change of the protocol shows as a change of these
-//! files; `NICEKV_TRANSCRIPTS=write cargo test -p nicekv-sim --test transcripts` writes them anew.
+//! The transcripts in `transcripts/`: runs of the protocol, message by message. A change of the
+//! protocol shows as a change of these files; `NICEKV_TRANSCRIPTS=write cargo test -p nicekv-sim
+//! --test transcripts` writes them anew.
 
 use nicekv_sim::scenarios::stories::STORIES;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Scans cross trees of switches and are split in them (TurboKV §4.3, §6), in random runs under faults.
+//! Scans cross trees of switches and are split in them (TurboKV §4.3, §6), in random runs under
+//! faults.
 
 use nicekv_proto::KeyOrder;
 use nicekv_sim::cluster::{Scenario, Tally};
@@ -13,7 +14,8 @@ fn scans_a_tree(scenario: &Scenario) -> bool {
     is_ordered && is_tree && scenario.workload.scans.2 > 2
 }
 
-/// Pieces are made at Cores and AGGs, too, by records that are coarse there, and what clients join of them is judged.
+/// Cores and AGGs split scans, too, by their coarse records. What clients join of the pieces is
+/// judged.
 #[test]
 fn scans_are_split_at_every_level_of_a_switch_tree() {
     let mut tally = Tally::default();

@@ -6,9 +6,9 @@ use nicekv_sim::explore::parts::{CHAINS, GETS, UPDATES};
 use nicekv_sim::explore::{World, explore};
 use std::time::Instant;
 
-/// With `--quick`: of the points for a second fault, and for a third, one of so many.
+/// `--quick` samples one in this many of the points for a second fault, and for a third.
 const QUICK: u64 = 53;
-/// More states than a tiny cluster has.
+/// Bound of an exploration; a tiny cluster has fewer states.
 const STATES_MAX: usize = 3_000_000;
 
 pub(super) fn run(only: Option<&str>, quick: bool, traces: bool) -> Outcome {

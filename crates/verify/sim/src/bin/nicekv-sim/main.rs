@@ -25,12 +25,13 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 /// The command that replays the present run, printed when a core panics.
 static REPLAY: Mutex<String> = Mutex::new(String::new());
-/// Without `--seeds` and `--seed`.
+/// The seeds to run if neither `--seeds` nor `--seed` is given.
 const SEEDS_DEFAULT: RangeInclusive<u64> = 1..=50;
-/// The same, of a scenario.
+/// The seeds of a `--scenario` if neither `--seeds` nor `--seed` is given.
 const SCENARIO_SEEDS_DEFAULT: RangeInclusive<u64> = 1..=12;
 
-/// Prints a line. If standard output is closed, the process ends, but not with the code of a violation.
+/// Prints a line. If standard output is closed, the process exits quietly, not with the exit code
+/// of a violation.
 fn say(line: &str) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(2);
@@ -64,11 +65,13 @@ struct SimArguments {
     /// Run a script of faults at chosen points; "list" prints all names
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Inject every fault at every point of short runs, every pair of faults, and triples of crashes; then visit every state of tiny clusters.
-    /// Takes half an hour, or a minute with --quick
+    /// Inject every fault at every point of short runs, every pair of faults, and triples of
+    /// crashes; then visit every state of tiny clusters. Takes half an hour, or a minute with
+    /// --quick
     ///
-    /// Points are events at a node or at the metadata service: a datagram that is no heartbeat, a frame of a copy, tables, a disk completion.
-    /// Of the triples only those are run whose third crash falls into the recovery from the second.
+    /// A point is an event at a node or at the metadata service: a datagram other than a heartbeat,
+    /// a frame of a copying stream, new tables, a disk completion. Of the triples, only those run
+    /// whose third crash happens during the recovery from the second.
     #[arg(long, conflicts_with_all = ["scenario", "plant", "fault", "seeds", "seed"])]
     enumerate: bool,
     /// With --enumerate: all single faults, and a sample of the pairs, the triples and the tiny clusters
@@ -77,7 +80,8 @@ struct SimArguments {
     /// With --enumerate: one script, or one run of it
     #[arg(long, requires = "enumerate", value_name = "SCRIPT[:EVENT.FAULT+…]")]
     only: Option<String>,
-    /// Hunt the planted bug of this name, in a build that contains it (`.ci/plants`). Exit code 1: it was found. "list" prints all names
+    /// Hunt the planted bug of this name, in a build that contains it (`.ci/plants`). Exit code 1:
+    /// the bug was found. "list" prints all names
     #[arg(long, value_name = "NAME", conflicts_with_all = ["scenario", "fault"])]
     plant: Option<String>,
     /// Set the rate of a fault instead of drawing it from the seed; repeatable; "list" prints all faults
@@ -155,7 +159,7 @@ fn list_faults() {
     }
 }
 
-/// A panic of a core is a violation.
+/// Makes a panic of a core exit with the code of a violation.
 fn exit_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -166,7 +170,7 @@ fn exit_on_panic() {
     }));
 }
 
-/// The sum of several runs.
+/// Totals over several runs.
 struct Sum {
     runs: usize,
     calls: usize,

@@ -1,4 +1,4 @@
-//! `nicekv sim --objects`: worlds of object storage.
+//! `nicekv sim --objects`: simulates object storage.
 
 use crate::{Outcome, Violation, remember};
 use nicekv_sim::objects::{self, OBJECT_PLANTS, ObjectReport};

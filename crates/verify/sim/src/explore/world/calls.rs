@@ -1,4 +1,4 @@
-//! Clients: each has one call, which it may repeat, and takes whatever answer comes.
+//! Clients: each has one call, which it may repeat, and takes any answer.
 
 use super::{KEY, World};
 use crate::checker::model::When;
@@ -10,21 +10,22 @@ use nicekv_proto::transaction::{Act, Step, Taken};
 use nicekv_proto::{ClientId, Condition, Datagram, Get, KeyspaceId, OpId, Operation, Reply, Update};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// The first key of transactions.
+/// The key of a transaction's first step.
 const OTHER_KEY: &[u8] = b"j";
 
 /// The one call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// An update; its op is named by the client.
+    /// An update. The client's op id replaces the one in it.
     Update(Action),
-    /// The same, as the second step of a transaction whose first adds to another key: so it is one of several keys, and judged by this one.
+    /// The same as the second step of a transaction whose first step adds to another key. The
+    /// history of the first key is not judged.
     Transaction(Action),
-    /// A get; any consistent replica may be the one that is asked.
+    /// A get, which may be sent to any consistent replica.
     Get,
 }
 
-/// The op of a client's call.
+/// The op id of a client's call.
 pub fn op(client: usize) -> OpId {
     OpId { client: ClientId(client as u64 + 100), sequence: 1 }
 }
@@ -34,12 +35,11 @@ pub(in crate::explore) fn client_address(index: usize) -> SocketAddrV4 {
 }
 
 impl World {
-    /// The calls so far.
     pub fn calls(&self) -> &[checker::Call] {
         &self.history
     }
 
-    /// A client calls, or calls again.
+    /// A client makes its call, or repeats it.
     pub(in crate::explore) fn request(&mut self, client: usize, target: usize) {
         let (op, digest) = (op(client), key_digest(KEY));
         let reply_to = Some(client_address(client));
@@ -76,7 +76,8 @@ impl World {
         }
     }
 
-    /// Sends an update to all who are to have it from its client: of a chain the head alone.
+    /// Sends an update to all nodes that receive it from a client: to all members, or to the head
+    /// of a chain.
     fn update(
         &mut self,
         client: usize,
@@ -132,7 +133,8 @@ impl World {
         let call = &mut self.history[position];
         match &call.answered {
             None => call.answered = Some((self.events, answer)),
-            // A get that is asked for once may be answered once more with a newer value; an update has one result.
+            // A repeated get may return a newer value than its first answer; an update has one
+            // result.
             Some((_, first)) if call.action != Action::Get && *first != answer => {
                 self.wrong = Some(format!("an op has two results: {first:?} and {answer:?} (X)"));
             }
@@ -146,7 +148,7 @@ fn told(reply: &Reply<'_>) -> Answer {
     Answer { status: reply.status, version: reply.version, integer: reply.integer, value, form: reply.form }
 }
 
-/// What a transaction says of its second step.
+/// The result of a transaction's second step.
 fn second(reply: &Reply<'_>) -> Answer {
     let step = Taken::each(reply.value.unwrap_or_default()).nth(1);
     step.map_or_else(

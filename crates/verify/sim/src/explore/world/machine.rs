@@ -1,4 +1,4 @@
-//! A node and its disk, at a time that stands still.
+//! A node and its disk. Time stands still.
 
 use super::{METADATA, NOW};
 use crate::disk::{Busy, Disk};
@@ -11,7 +11,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Periods of what is not to come by itself.
+/// An interval that never elapses: turns off periodic work.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 #[derive(Clone)]
@@ -20,12 +20,12 @@ pub(in crate::explore) struct Machine {
     pub(in crate::explore) disk: Disk,
     pub(in crate::explore) busy: VecDeque<Busy>,
     pub(in crate::explore) process: u64,
-    /// Of the core and what the disk is busy with.
+    /// Of the core and of the disk's operations in progress.
     pub(in crate::explore) fingerprint: u64,
     pub(in crate::explore) status: Option<PartitionStatus>,
 }
 
-/// A node that does not know the partition.
+/// The status of a node that does not know the partition.
 const UNTOLD: PartitionStatus = PartitionStatus {
     partition: PartitionId(0),
     epoch: Epoch(0),
@@ -73,7 +73,7 @@ impl Machine {
         let mut machine =
             Self { core: None, disk, busy: VecDeque::new(), process, fingerprint: 0, status: None };
         machine.disk.replay(NOW, &mut core);
-        // The only heartbeat; later deadlines are sweeps.
+        // Sends the only heartbeat. All later deadlines are retries of the core.
         core.handle_deadline(NOW);
         machine.core = Some(core);
         machine

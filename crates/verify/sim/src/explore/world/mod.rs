@@ -1,4 +1,4 @@
-//! A state of the tiny cluster, and what the metadata service, the network and the nodes do to it.
+//! A state of the tiny cluster, and how the metadata service, the network and the nodes change it.
 
 mod calls;
 mod machine;
@@ -25,25 +25,22 @@ use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-/// The only key.
 pub(super) const KEY: &[u8] = b"k";
 pub(super) const NODES: usize = 3;
 pub(super) const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), PORT_DEFAULT);
-/// Time stands still.
 pub(super) const NOW: Now = Now { boot_ns: 1_000_000, unix_ms: 1 };
 
-/// What the metadata service has decided.
+/// The decisions of the metadata service.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Roles {
     pub(super) epoch: u32,
     pub(super) activated: bool,
     pub(super) primary: usize,
     pub(super) members: Vec<usize>,
-    /// Who may be asked.
+    /// Nodes that clients may send gets to.
     pub(super) unicast: Vec<usize>,
 }
 
-/// See the module.
 #[derive(Clone)]
 pub struct World {
     pub(super) machines: [Rc<Machine>; NODES],
@@ -53,7 +50,7 @@ pub struct World {
     pub(super) script: Rc<[Call]>,
     /// Calls and answers in their order.
     pub(super) history: Vec<checker::Call>,
-    /// Which client made a call of the history.
+    /// For each call of the history, the client that made it.
     pub(super) callers: Vec<usize>,
     pub(super) events: u64,
     pub(super) replication: Replication,
@@ -65,12 +62,12 @@ fn vrings() -> Vrings {
 }
 
 impl World {
-    /// A cluster in its first epoch; each client will make its call of the script.
+    /// A cluster in its first epoch. Each client will make its call of the script.
     pub fn new(script: Vec<Call>, bounds: Bounds) -> Self {
         Self::with(Replication::Multicast, script, bounds)
     }
 
-    /// The same, as a chain.
+    /// The same with chain replication.
     pub fn of_chain(script: Vec<Call>, bounds: Bounds) -> Self {
         Self::with(Replication::Chain, script, bounds)
     }
@@ -96,14 +93,15 @@ impl World {
         }
         world.announce();
         world.deliver_all();
-        // What the primary asked before the others knew of the epoch, it asks again.
+        // The primary repeats the requests that it sent before the others knew of the epoch.
         world.act(0, |core, _| core.handle_deadline(NOW));
         world.deliver_all();
         assert!(world.machines[0].status.is_some_and(|status| status.leads), "the first epoch has begun");
         world
     }
 
-    /// Delivers and finishes everything, in a fixed order. Whether that came to an end.
+    /// Delivers all messages and completes all disk operations, in a fixed order. False if that
+    /// does not end.
     pub(super) fn deliver_all(&mut self) -> bool {
         for _ in 0..1000 {
             if let Some(message) = self.messages.pop_first() {
@@ -117,7 +115,7 @@ impl World {
         false
     }
 
-    /// Runs `event` on a live node, and takes what comes of it.
+    /// Runs `event` on a live node, and sends and stores what its core outputs.
     pub(super) fn act(&mut self, index: usize, event: impl FnOnce(&mut Replica, &mut Disk)) {
         let machine = Rc::make_mut(&mut self.machines[index]);
         let Some(core) = &mut machine.core else { return };
@@ -159,7 +157,7 @@ impl World {
         self.act(index, |core, disk| disk.finish(NOW, core, busy));
     }
 
-    /// Tells every live member its epoch.
+    /// Announces the present epoch to every live member.
     pub(super) fn announce(&mut self) {
         for index in self.roles.members.clone() {
             if self.machines[index].core.is_none() {
@@ -201,7 +199,7 @@ impl World {
         }
     }
 
-    /// A node is gone from the replica set by a new epoch.
+    /// Removes a node from the replica set by a new epoch.
     pub(super) fn remove(&mut self, index: usize) {
         let roles = &mut self.roles;
         roles.epoch += 1;
@@ -220,12 +218,13 @@ impl World {
         self.replication == Replication::Chain
     }
 
-    /// Who answers gets of a chain.
+    /// The member that answers gets in a chain.
     pub(super) fn tail(&self) -> usize {
         *self.roles.members.last().expect("somebody stays")
     }
 
-    /// Whether the epoch may be activated: of a chain all members that are there have taken it up (C7), and none is away.
+    /// Whether the epoch may be activated. In a chain all members must be up and have adopted it
+    /// (C7).
     pub(super) fn may_activate(&self) -> bool {
         let has_taken_up = |index: &usize| {
             self.machines[*index].status.is_some_and(|status| status.epoch == Epoch(self.roles.epoch))
@@ -258,7 +257,7 @@ impl World {
         self.messages.retain(|message| message.to != index);
     }
 
-    /// An invariant that does not hold.
+    /// The first invariant that does not hold.
     pub(super) fn broken_invariant(&self) -> Option<String> {
         let mut primaries = Vec::new();
         for machine in &self.machines {
@@ -278,7 +277,7 @@ impl World {
         self.wrong.clone()
     }
 
-    /// Of the state; without the bounds that are left, if those do not matter.
+    /// A hash of the state. Without the remaining bounds, where these make no difference.
     pub(super) fn fingerprint(&self, with_bounds: bool) -> u64 {
         let mut state = DefaultHasher::new();
         let may_crash = with_bounds && self.bounds.crashes > 0;
@@ -292,7 +291,7 @@ impl World {
         (&self.messages, &self.roles).hash(&mut state);
         for (call, caller) in self.history.iter().zip(&self.callers) {
             (caller, call.answered.as_ref().map(|(_, answer)| answer)).hash(&mut state);
-            // Only the order of an answer and a call tells anything.
+            // Of the times, only the order of answers and calls matters.
             let after = self
                 .history
                 .iter()

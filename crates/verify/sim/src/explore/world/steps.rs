@@ -1,32 +1,33 @@
-//! What may happen next in a state, within bounds, and letting it happen.
+//! Which steps may happen next in a state, within bounds, and how each changes the state.
 
 use super::calls::Call;
 use super::{NODES, NOW, World};
 use crate::explore::message::{Message, decoded};
 use nicekv_proto::Datagram;
 
-/// How often the rarer things may happen on one way.
+/// How often each of the rarer steps may happen on one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
-    /// A message is lost.
+    /// Lost messages.
     pub losses: u8,
-    /// A node dies.
+    /// Crashes of nodes.
     pub crashes: u8,
-    /// A dead node starts again and is admitted.
+    /// Restarts of crashed nodes, which are then admitted.
     pub restarts: u8,
-    /// A node is removed.
+    /// Removals of nodes.
     pub removals: u8,
-    /// Also one that is alive, and does not hear of it. Else only a dead one, and its epoch is activated at once: it answers nobody.
+    /// Whether a live node may be removed, without learning it. Otherwise only a crashed node is
+    /// removed, and the new epoch is activated at once, since the node cannot answer anyone.
     pub removes_live: bool,
-    /// A node looks for what is overdue.
+    /// How often a node may handle its deadlines.
     pub sweeps: u8,
-    /// A disk may take its time. Else it is done before anything else happens, unless its node dies first: a late force is then
-    /// only seen as a late ack.
+    /// Whether syncs may be slow. Otherwise a sync completes before anything else happens, unless
+    /// its node crashes first: other nodes can see a late sync only as a late acknowledgement.
     pub slow_disks: bool,
 }
 
 impl Bounds {
-    /// Nothing but delays.
+    /// No faults.
     pub const NONE: Self = Self {
         losses: 0,
         crashes: 0,
@@ -38,31 +39,30 @@ impl Bounds {
     };
 }
 
-/// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A message arrives.
     Deliver(Message),
-    /// A message does not.
+    /// A message is lost.
     Lose(Message),
-    /// The disk has finished what it began first.
+    /// The oldest disk operation of a node completes.
     Disk(usize),
-    /// A client calls; a get goes to this node.
+    /// A client calls. A get goes to this node.
     Call(usize, usize),
-    /// A node dies; of its log the records up to this one stay.
+    /// A node crashes. Its log keeps the records up to this one.
     Crash(usize, u64),
-    /// It starts again.
+    /// A node restarts.
     Restart(usize),
     /// A node is removed by a new epoch.
     Remove(usize),
-    /// The epoch is activated: the removed one is asked no more.
+    /// The epoch is activated: clients no longer send gets to the removed node.
     Activate,
-    /// A node looks for what is overdue.
+    /// A node handles its deadlines.
     Sweep(usize),
 }
 
 impl World {
-    /// All steps from here.
+    /// All steps that are possible in this state.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = (0..NODES).flat_map(|index| self.faults_of(index)).collect();
         if self.may_activate() {
@@ -85,7 +85,7 @@ impl World {
         steps
     }
 
-    /// What may befall a node, or it may do by itself.
+    /// The faults and timeouts of a node that are possible in this state.
     fn faults_of(&self, index: usize) -> Vec<Step> {
         let (bounds, machine) = (&self.bounds, &self.machines[index]);
         let is_member = self.roles.members.contains(&index);
@@ -110,7 +110,7 @@ impl World {
         steps
     }
 
-    /// The calls of those who have not called.
+    /// First calls of clients that have not called yet.
     fn first_calls(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for client in (0..self.script.len()).filter(|client| !self.callers.contains(client)) {
@@ -122,7 +122,7 @@ impl World {
         steps
     }
 
-    /// Takes a step. False if it is one that changes nothing.
+    /// Takes a step. False if it changes nothing.
     pub fn take(&mut self, step: &Step) -> bool {
         match step {
             Step::Deliver(message) => {
@@ -166,13 +166,14 @@ impl World {
         true
     }
 
-    /// Whether a message will be refused for ever: its epoch is past for its receiver, or nobody is there to receive it.
+    /// Whether a message can never be accepted: its receiver has gone past its epoch, or is down
+    /// for good.
     fn is_stale(&self, message: &Message) -> bool {
         let Some(status) = &self.machines[message.to].status else { return true };
         message.epoch.is_some_and(|epoch| epoch < status.epoch)
     }
 
-    /// Whether nothing is under way, and every client has called.
+    /// Whether no work is in flight, and every client has called.
     pub(in crate::explore) fn is_at_end(&self, steps: &[Step]) -> bool {
         self.callers.len() == self.script.len()
             && steps.iter().all(|step| match step {

@@ -1,4 +1,4 @@
-//! Shared by the tests of quorum keyspaces.
+//! Helpers for the tests of quorum keyspaces.
 
 use nicekv_proto::{Datagram, Duration, Status};
 use nicekv_replica::Standing;
@@ -12,10 +12,10 @@ use nicekv_sim::network::{Host, Pace};
 use nicekv_sim::node::{Kept, Node};
 
 pub(crate) const MILLISECOND_NS: u64 = 1_000_000;
-/// The cluster is ready by then, and a node that was started again counts by then.
+/// Time after which a new cluster is ready, and a restarted node counts again.
 pub(crate) const SETTLE_NS: u64 = 2_000 * MILLISECOND_NS;
 
-/// No fault and no call but those that the test makes.
+/// A scenario without faults, and without calls but those that the test makes.
 pub(crate) fn scenario(replicas: u8, write_set: u8) -> Scenario {
     Scenario {
         nodes: replicas.into(),
@@ -100,7 +100,7 @@ pub(crate) fn set(value: &str) -> Option<Change> {
     Some(Change::Set(value.into()))
 }
 
-/// A client makes a call; its place in the client's history.
+/// A client makes a call. Returns its index in the client's history.
 pub(crate) fn call(world: &mut Cluster, client: usize, change: Option<Change>) -> usize {
     let op = world.clients()[client].next_op();
     let action = match change {
@@ -119,7 +119,7 @@ pub(crate) fn finish_call(world: &mut Cluster, client: usize, change: Option<Cha
     world.clients()[client].history[call].clone()
 }
 
-/// What a get returned: `None` if too few replicas answered it.
+/// The result of a get: `None` if too few replicas answered it.
 pub(crate) fn read(call: &KeyCall) -> Option<Option<String>> {
     let (_, answer) = call.call.answered.clone()?;
     assert_eq!(answer.status == Status::Ok, answer.value.is_some());
@@ -140,7 +140,8 @@ pub(crate) fn is_linearizable(world: &Cluster) -> bool {
     })
 }
 
-/// Lets everything happen up to the moment at which a client that has begun to put, or to delete, goes on to storing.
+/// Runs up to the moment at which a client has received the answers of its put's or delete's first
+/// phase, and sends the store requests.
 pub(crate) fn run_to_store(world: &mut Cluster, client: usize) {
     for _ in 0..world.shape(0).read_set() {
         let is_answer = |_: &Cluster, seen: nicekv_sim::cluster::Seen<'_>| match seen.what {
@@ -154,8 +155,8 @@ pub(crate) fn run_to_store(world: &mut Cluster, client: usize) {
     }
 }
 
-/// Client 0, whose call `put` is, hears node 1 alone from now on, and client 1 everybody else. Whether the put was acknowledged, and what a
-/// get then reads.
+/// From now on client 0, which made the call `put`, reaches only node 1, and client 1 only the
+/// other nodes. Returns whether the put was acknowledged, and the result of a later get.
 pub(crate) fn read_past_the_put(world: &mut Cluster, put: usize) -> (bool, Option<Option<String>>) {
     world.inject(Fault::Mend);
     [0, 2].into_iter().for_each(|node| cut(world, 0, node));
