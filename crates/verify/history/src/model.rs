@@ -1,5 +1,5 @@
-//! The model of a key: a register with a version. It is written from the documentation of the wire format, independently of the
-//! replica's evaluation, so that the two check each other.
+//! The model of a key: a register with a version. It is written from the documentation of the wire
+//! format, independently of the replica's evaluation, so that the two check each other.
 
 mod hashes;
 
@@ -9,20 +9,18 @@ use hashes::Changed;
 use nicekv_proto::limits::LARGE_VALUE_BYTES_MAX;
 use nicekv_proto::{ClientId, Condition, Expiry, Form, OpId, Operation, Status};
 
-/// An operation, owned. `Expire`, `Persist` and floats are left to the replica's own tests.
+/// An owned operation. `Expire`, `Persist` and floats are left to the replica's own tests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Reads.
     Get,
-    /// Changes, under this op id.
     Update {
-        /// Becomes the version (R5).
+        /// The op id, which becomes the version (R5).
         op: OpId,
-        /// When it applies.
+        /// The condition for the change.
         condition: When,
-        /// Whether the answer carries the previous value (that of an applied increment or append carries the new one).
+        /// Whether the answer contains the previous value. Answers to applied increments and
+        /// appends contain the new value instead.
         return_old: bool,
-        /// What it does.
         change: Change,
     },
 }
@@ -40,7 +38,7 @@ pub enum When {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Set(Vec<u8>),
-    /// Sets a value that a delete of the primary's own may remove at any later time (R11).
+    /// A set of a value that expires: the primary may delete it at any later time (R11).
     SetExpiring {
         value: Vec<u8>,
         at_ms: u64,
@@ -50,12 +48,12 @@ pub enum Change {
     Erase,
     Increment(i64),
     Append(Vec<u8>),
-    /// Its fields are encoded.
+    /// Sets fields of a hash; the argument is in the wire encoding.
     SetFields {
         fields: Vec<u8>,
         only_new: bool,
     },
-    /// Their names are encoded.
+    /// Removes fields of a hash; the argument is their names in the wire encoding.
     RemoveFields(Vec<u8>),
     IncrementField {
         name: Vec<u8>,
@@ -64,7 +62,7 @@ pub enum Change {
 }
 
 impl When {
-    /// As the wire format has it.
+    /// The condition in the types of the wire format.
     pub fn condition(self) -> Condition {
         match self {
             Self::Always => Condition::Always,
@@ -76,7 +74,7 @@ impl When {
 }
 
 impl Change {
-    /// As the wire format has it.
+    /// The change in the types of the wire format.
     pub fn operation(&self) -> Operation<'_> {
         match self {
             Self::Set(value) => Operation::Set { value, expiry: Expiry::Never },
@@ -99,20 +97,20 @@ impl Change {
 /// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// How it ended.
     pub status: Status,
-    /// The version in the answer.
+    /// The key's version; [`Self::VERSION_NOT_TOLD`] if the answer has none.
     pub version: OpId,
-    /// Sum or length.
+    /// The sum of an increment, or the length after an append.
     pub integer: i64,
-    /// The value read, or from before.
+    /// The value that was read, or the previous value of an update.
     pub value: Option<Vec<u8>>,
-    /// What that is.
+    /// The form of the value.
     pub form: Form,
 }
 
 impl Answer {
-    /// Whether it says that the op was not executed, for a reason other than the state of the key.
+    /// Whether the answer says that the op was not executed, for a reason other than the state of
+    /// the key.
     pub fn is_refusal(&self) -> bool {
         matches!(self.status, Status::Busy | Status::DiskFull | Status::StaleStamp | Status::EndedByStore)
     }
@@ -128,16 +126,18 @@ impl Answer {
         }
     }
 
-    /// The version of an answer without one, as for Redis clients: it matches any.
+    /// Stands for the version in an answer without one, as Redis clients get. It matches any
+    /// version.
     pub const VERSION_NOT_TOLD: OpId = OpId { client: ClientId(u64::MAX), sequence: u64::MAX };
 
-    /// Whether it contains the version of an existing key.
+    /// Whether the answer contains the version of an existing key.
     pub(crate) fn tells_version(&self) -> bool {
         let is_of_key = matches!(self.status, Status::Ok | Status::NotFound | Status::ConditionFailed);
         is_of_key && self.version != OpId::NONE && self.version != Self::VERSION_NOT_TOLD
     }
 
-    /// Whether it equals the expected answer. The client library drops the details of errors.
+    /// Whether the answer equals the expected one. Of errors only the status is compared, since the
+    /// client library drops the details.
     pub(crate) fn agrees_with(&self, expected: &Self) -> bool {
         match self.status {
             Status::Ok | Status::NotFound | Status::ConditionFailed => {
@@ -170,23 +170,26 @@ impl Register {
         self.present.is_some()
     }
 
-    /// The state in which the key is found if its value has expired meanwhile; `None` if it cannot expire.
+    /// The state after the value has expired; `None` if it cannot expire.
     pub(crate) fn expired(&self) -> Option<Self> {
         self.present.as_ref().filter(|present| present.expires)?;
         Some(Self::default())
     }
 
-    /// The state after `action`, if the answer `given` is right; without a given answer, if it changes anything.
+    /// The state after `action`; `None` if the answer would differ from `given`, or without `given`
+    /// if the action changes nothing.
     pub(crate) fn after(&self, action: &Action, given: Option<&Answer>) -> Option<Self> {
         let (next, answer) = self.execute(action);
         let fits = given.map_or_else(|| next != *self, |given| given.agrees_with(&answer));
         fits.then_some(next)
     }
 
-    /// Whether `action`, whose answer says that it changed nothing, gets the answer `given` here.
+    /// Whether `action`, whose answer says that it changed nothing, would get the answer `given`
+    /// here.
     pub(crate) fn shows(&self, action: &Action, given: &Answer) -> bool {
         match (action, &self.present) {
-            // Most calls are gets of another version: no need to copy the value to see that.
+            // Most calls are gets of another version: this avoids copying the value to find that
+            // out.
             (Action::Get, Some(present)) if given.tells_version() && given.version != present.version => {
                 false
             }
@@ -194,7 +197,7 @@ impl Register {
         }
     }
 
-    /// Executes `action`: the next state, and the answer.
+    /// Executes `action`. Returns the next state and the answer.
     pub(crate) fn execute(&self, action: &Action) -> (Self, Answer) {
         match action {
             Action::Get => (self.clone(), self.read()),
@@ -215,7 +218,8 @@ impl Register {
         }
     }
 
-    /// Whether ops that add to what there is could make it what was before another op: what is no number gets only longer, at its end, and so do numbers, if they do not `shrink`.
+    /// Whether increments and appends could turn this state into the one before another op. A value
+    /// that is not a number only gets longer, at its end; so does a number, unless it may `shrink`.
     pub(crate) fn may_become(&self, before: &Before, shrink: bool) -> bool {
         let bytes_max = match before {
             Before::Untold => return false,
@@ -224,7 +228,7 @@ impl Register {
             Before::Exactly(whole) => whole.len(),
         };
         let Some(Present { value, form, .. }) = &self.present else { return true };
-        // Fields come and go.
+        // Fields may be added and removed.
         if *form == Form::Hash {
             return true;
         }
@@ -237,8 +241,9 @@ impl Register {
         }
     }
 
-    /// Puts as many of these bytes in the place of a value that is no number and that nobody is told, nor a longer one that begins with it: what it is makes no difference then.
-    /// `told`: ascending.
+    /// Overwrites the value with `filler` if it cannot matter: it is not a number, and no answer
+    /// contains it or a longer value that begins with it. `told` has all values in answers,
+    /// ascending.
     pub(crate) fn forget_untold(&mut self, told: &[&[u8]], filler: u8) {
         if let Some(Present { value, form: Form::Plain, .. }) = &mut self.present
             && !may_be_told(value, told)
@@ -247,7 +252,7 @@ impl Register {
         }
     }
 
-    /// Whether it holds another value under this version than this one.
+    /// Whether the register holds another value than `told` under this version.
     pub(crate) fn contradicts(&self, version: OpId, told: &[u8]) -> bool {
         self.present.as_ref().is_some_and(|present| present.version == version && present.value != told)
     }
@@ -260,7 +265,8 @@ impl Register {
         self.present.as_ref().map_or(Form::Plain, |present| present.form)
     }
 
-    /// Whether the change is not one of what there is: that comes before any condition. Who wants what was before wants no hash.
+    /// Whether the change does not apply to this form of value, which is checked before any
+    /// condition. The previous value of a hash cannot be returned either.
     fn is_wrong_type(&self, change: &Change, return_old: bool) -> bool {
         let is_hash = self.form() == Form::Hash;
         match change.adds() {
@@ -342,21 +348,22 @@ impl Register {
     }
 }
 
-/// What is known of the value before an op, from its own answer or from later ones.
+/// What is known about the value before an op, from its own answer or from later ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// There was none, or it does not matter, or it had a version that an answer contains.
+    /// It was absent, or does not matter, or its version is in an answer.
     Untold,
     /// It may have been any hash.
     Any,
-    /// It was no longer.
+    /// It had at most this length.
     UpTo(usize),
-    /// It was this one, or none if ops on an absent key get the same answer.
+    /// It was this value, or absent if ops on an absent key get the same answer.
     Exactly(Vec<u8>),
 }
 
 impl Change {
-    /// Does the same to what a put leaves that no answer tells of: see [`Register::forget_untold`].
+    /// Overwrites the bytes of a set or append that no answer can reveal: see
+    /// [`Register::forget_untold`].
     pub(crate) fn forget_untold(&mut self, told: &[&[u8]], filler: u8) {
         match self {
             Self::Set(value) | Self::SetExpiring { value, .. } if !may_be_told(value, told) => {
@@ -368,19 +375,21 @@ impl Change {
     }
 }
 
-/// Whether an answer contains this value or one that begins with it, or an increment may turn it into such a value.
+/// Whether an answer contains this value or a longer one that begins with it, or increments may
+/// turn it into such a value.
 fn may_be_told(value: &[u8], told: &[&[u8]]) -> bool {
     let place = told.partition_point(|whole| *whole < value);
     told.get(place).is_some_and(|whole| whole.starts_with(value)) || number(value).is_some()
 }
 
-/// Whether a value that ends with this may be in an answer, or begin one that is, or be a number.
+/// Whether a value that ends with this suffix may be in an answer, may be the beginning of a value
+/// in an answer, or may be a number.
 fn may_be_in_told(suffix: &[u8], told: &[&[u8]]) -> bool {
     let may_be_number = suffix.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
     may_be_number || told.iter().any(|whole| whole.windows(suffix.len()).any(|part| part == suffix))
 }
 
-/// A 64-bit integer in its one spelling.
+/// Parses a 64-bit integer in its canonical form.
 pub(crate) fn number(bytes: &[u8]) -> Option<i64> {
     let number: i64 = core::str::from_utf8(bytes).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == bytes).then_some(number)

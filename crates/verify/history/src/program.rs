@@ -1,4 +1,5 @@
-//! Scripts of a history: what a node is to make of them, written from what they are to mean, not from what runs them.
+//! Scripts in a history: their effects, written from the specification, independently of the code
+//! that runs them.
 
 use crate::model::{Action, Change, Register, When};
 use alloc::format;
@@ -8,24 +9,27 @@ use nicekv_proto::OpId;
 /// A script on two keys, which may be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// Tells the first key's value, and stores it in the second one: there is none there if there is none.
+    /// Returns the first key's value, and stores it in the second key. If the first key is absent,
+    /// deletes the second.
     Copy,
-    /// Adds 1 to the first key's number unless it is [`LIMIT`](Self::LIMIT) already, or no number; then it stores the time of its call in the second one, and tells the sum. Else it tells -1.
+    /// Adds 1 to the number in the first key, stores the time of the call in the second key, and
+    /// returns the sum. If the first key holds [`LIMIT`](Self::LIMIT) or more, or no number, only
+    /// returns -1.
     Count,
-    /// Stores something in the second key, and fails.
+    /// Stores a value in the second key, and fails.
     Fail,
 }
 
 impl Program {
-    /// So far [`Self::Count`] counts.
+    /// The number up to which [`Self::Count`] counts.
     pub const LIMIT: i64 = 6;
 
-    /// Whether it may change something.
+    /// Whether the script may change anything.
     pub(crate) fn changes(self) -> bool {
         self != Self::Fail
     }
 
-    /// What becomes of the keys of `from` and `to`, and the reply by RESP2.
+    /// Executes the script on the keys `from` and `to`. Returns the reply in RESP2.
     pub(crate) fn execute(
         self,
         (op, unix_ms): (OpId, u64),

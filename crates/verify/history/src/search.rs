@@ -1,14 +1,17 @@
-//! The search: *just in time*. Events are taken in the order of time, and nothing is decided before it must be: when an op is due, the
-//! configurations in which it has not happened yet are led, in all ways that differ, to ones in which it has.
+//! The search is *just in time*: it takes events in the order of time, and decides nothing before
+//! it must. When an op is due, every configuration in which it has not happened yet is replaced by
+//! all those in which it has just happened, by any sequence of ops that may happen before.
 //!
-//! Between two events nothing is kept but the [`Frontier`], so a history may be of any length, and where no call is open only what the
-//! register may hold is left. Four things keep a frontier small: gets and refusals are done as soon as they fit (they change nothing);
-//! spending fewer open-ended ops is better ([`Frontier`]); an open-ended op that is overwritten unseen did not happen; and what the
-//! [`timeline`](crate::timeline) has made equal.
+//! Between two events only the [`Frontier`] is kept, so a history may have any length; when no call
+//! is open, the frontier has just the possible states of the register. Four things keep a frontier
+//! small: gets and refusals are done as soon as they fit (they change nothing); spending fewer
+//! open-ended ops is better ([`Frontier`]); an open-ended op that is overwritten unseen did not
+//! happen; and ops that the [`timeline`](crate::timeline) has made equal.
 //!
-//! First only a few configurations are kept ([`LEVELS`]), those that did least: if they reach the end, there is an order. If they come
-//! to none, the search goes back a little and keeps more, then further back ([`Trail`]), and at last to where it first left some out.
-//! Only a complete search reports a violation.
+//! At first only a few configurations are kept ([`LEVELS`]), those with the fewest ops. If they
+//! reach the end, there is an order. If none is left, the search goes back a little and keeps more,
+//! then further back ([`Trail`]), and finally to where it first dropped some. Only a complete
+//! search reports a violation.
 
 mod settle;
 mod trail;
@@ -21,36 +24,38 @@ use alloc::vec::Vec;
 use settle::{Effort, Settled, Settlement, observe};
 use trail::Trail;
 
-/// Most configurations that are kept at once.
+/// Maximum configurations that are kept at once.
 pub const CONFIGURATIONS_MAX: usize = 1 << 18;
-/// Most ops that are tried in one check.
+/// Maximum ops that are tried in one check.
 pub const STEPS_MAX: u64 = 200_000_000;
-/// More when less was too little.
+/// Efforts of the search. It uses the next one when the one before was not enough.
 const LEVELS: [Effort; 4] = [
     Effort { width: 16, steps: 256 },
     Effort { width: 512, steps: 1 << 14 },
     Effort { width: 1 << 14, steps: 1 << 20 },
     Effort { width: CONFIGURATIONS_MAX, steps: STEPS_MAX },
 ];
-/// By the number of searches that ended at the same event: how far the next one goes back, and with which effort it begins. `None` is
-/// where the first configuration was left out.
+/// For each number of searches that failed at the same event: how many events the next search goes
+/// back, and the level with which it begins. `None` goes back to where the first configuration was
+/// dropped.
 const RETRIES: [(Option<usize>, usize); 5] =
     [(Some(256), 1), (Some(2_048), 1), (Some(2_048), 2), (None, 2), (None, 3)];
-/// After this number of events, fewer configurations are kept again.
+/// After this number of events beyond the failure, the search returns to the lowest level.
 const RELIEF: usize = 64;
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is an order.
+    /// Some order explains all answers.
     Linearizable,
-    /// There is none.
+    /// No order explains all answers.
     Violation,
-    /// No verdict within [`CONFIGURATIONS_MAX`] and [`STEPS_MAX`]: too many concurrent calls with indistinguishable effects.
+    /// No verdict within [`CONFIGURATIONS_MAX`] and [`STEPS_MAX`]: too many concurrent calls with
+    /// indistinguishable effects.
     TooLarge,
 }
 
-/// Judges the calls of one key, which is absent at first.
+/// Judges the calls on one key, which is absent at first.
 pub fn check(calls: &[Call]) -> Verdict {
     check_within(calls, &LEVELS)
 }
@@ -70,7 +75,7 @@ pub(crate) struct Pending {
     pub(crate) open: Vec<Family>,
 }
 
-/// Open-ended ops of a family, by when they apply, ascending.
+/// Open-ended ops of a family, by the condition under which they apply, ascending.
 #[derive(Clone, Default)]
 pub(crate) struct Family([Vec<OpIndex>; 3]);
 
@@ -83,7 +88,7 @@ impl Family {
     }
 }
 
-/// A point of the timeline.
+/// A state of the search at a point of the timeline.
 #[derive(Clone)]
 pub(crate) struct Point {
     pub(crate) next_event: usize,
@@ -98,7 +103,7 @@ struct Search<'a> {
     trail: Trail,
     /// Index into `levels`.
     level: usize,
-    /// The furthest event that could not be explained, and how often not.
+    /// The furthest event at which no configuration was left. `failures` counts how often.
     hard: usize,
     failures: usize,
     steps_left: u64,
@@ -136,7 +141,7 @@ impl<'a> Search<'a> {
         Verdict::Linearizable
     }
 
-    /// What was kept explains no more.
+    /// Goes back, since no kept configuration explains the next answer.
     fn go_back(&mut self) -> Result<(), Verdict> {
         if self.trail.left_out.is_none() {
             return Err(Verdict::Violation);
@@ -170,7 +175,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// From here on `due` has happened.
+    /// Replaces the frontier by the configurations in which `due` has happened.
     fn settle(&mut self, due: OpIndex) {
         let settlement = Settlement::new(self.timeline, &self.here, due);
         let Settled { frontier, is_complete, steps } = settlement.run(&self.levels[self.level]);
@@ -185,7 +190,7 @@ impl<'a> Search<'a> {
 }
 
 #[cfg(test)]
-#[allow(dead_code, reason = "others use the rest")]
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../tests/integration/reference/mod.rs"]
 mod reference;
 
@@ -195,7 +200,7 @@ mod tests {
     use super::*;
     use nicekv_testkit::Random;
 
-    /// A search that keeps next to nothing at first goes back all the time.
+    /// A search that keeps almost nothing at first, and so goes back all the time.
     #[test]
     fn backtracking_loses_no_configuration() {
         let levels = [1, 2, 3, CONFIGURATIONS_MAX].map(|width| Effort { width, steps: width as u64 });
@@ -216,7 +221,7 @@ mod tests {
         let mut random = Random::new(3);
         let verdicts: Vec<Verdict> =
             (0..2_000).map(|_| check_within(&history(&mut random), &levels)).collect();
-        assert!(verdicts.contains(&Verdict::TooLarge), "a bound is told");
-        assert!(!verdicts.contains(&Verdict::Violation), "and is no violation");
+        assert!(verdicts.contains(&Verdict::TooLarge), "a bound is reported");
+        assert!(!verdicts.contains(&Verdict::Violation), "reaching a bound is no violation");
     }
 }

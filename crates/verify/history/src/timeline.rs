@@ -1,11 +1,18 @@
-//! A history as the search wants it: its events in order of time, and as few differences as can matter.
+//! A history prepared for the search: its events in order of time, with all irrelevant differences
+//! removed.
 //!
-//! * A version in an answer was written before that answer: its op is *due* then, even if its own outcome is unknown.
-//! * A value that an answer contains with a version was written by the op of that version ([`Op::left`]), which shows what that op found.
-//! * What an op of unknown outcome sets or adds that is in no value that an answer tells is as good as anything else of its length, so that such ops are of one class.
-//! * A value with which none begins that an answer tells is as good as any other one of its length ([`Timeline::forget_untold`]).
-//! * Versions that appear in no answer and no condition are interchangeable: all become one ([`UNSEEN`]).
-//! * Open-ended ops that are then equal are a [`Class`]: which of them takes effect makes no difference.
+//! * A version in an answer was written before that answer: its op is *due* then, even if its own
+//!   outcome is unknown.
+//! * A value that an answer contains with a version was written by the op of that version
+//!   ([`Op::left`]), which tells what the op found.
+//! * Bytes that an op of unknown outcome sets or appends, and that are in no value of any answer,
+//!   are replaced by filler of the same length, so that such ops fall into one class.
+//! * A value of the register that is not the beginning of any value in an answer is replaced by
+//!   filler of the same length, too ([`Timeline::forget_untold`]).
+//! * Versions that appear in no answer and no condition are interchangeable: all become one
+//!   ([`UNSEEN`]).
+//! * Open-ended ops that are then equal form a [`Class`]: it makes no difference which of them
+//!   takes effect.
 
 use crate::Call;
 use crate::model::{Action, Answer, Before, Change, Register, When, number};
@@ -27,23 +34,24 @@ pub(crate) type OpIndex = u32;
 pub(crate) enum Kind {
     /// Its answer says that it changed nothing.
     Observer,
-    /// It changes something, before it is due.
+    /// It changes something, and must happen before it is due.
     Update,
     /// It may change something, at any time.
     Open(Class),
 }
 
-/// Indistinguishable open-ended ops: those that were called earlier take effect earlier.
+/// Indistinguishable open-ended ops. Those that were called earlier take effect earlier.
 ///
-/// Classes that differ in when they apply only are a *family*. Where the one that applies always and another one could do the same, the
-/// other one does: whatever that one could do later, the first can do, too.
+/// Classes that differ only in their condition form a *family*. Where the unconditional class and a
+/// conditional one have the same effect, the conditional one is spent first: the unconditional one
+/// can do everything later that the conditional one could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) family: usize,
     pub(crate) applies: Applies,
 }
 
-/// See [`Class`].
+/// The condition of a [`Class`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applies {
     Always,
@@ -52,7 +60,7 @@ pub(crate) enum Applies {
 }
 
 impl Register {
-    /// Whether it holds a version that appears in an answer or a condition.
+    /// Whether the register holds a version that appears in an answer or a condition.
     pub(crate) fn is_named(&self) -> bool {
         !matches!(self.version(), UNSEEN | OpId::NONE)
     }
@@ -66,36 +74,36 @@ pub(crate) struct Op {
     pub(crate) kind: Kind,
     /// Whether its effect and its answer are independent of the previous value.
     pub(crate) is_blind: bool,
-    /// What the value before it was.
+    /// What is known about the value before the op.
     pub(crate) before: Before,
-    /// Its version, and the value that it wrote, if an answer contains that.
+    /// The op's version and the value that it wrote, if an answer contains both.
     pub(crate) left: Option<(OpId, Vec<u8>)>,
 }
 
-/// Of a 64-bit integer with its sign.
+/// Maximum length of a 64-bit integer with its sign.
 const NUMBER_BYTES_MAX: usize = 20;
 
-/// What happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// From here the op may take effect. Sorts first: a call and an answer of the same time overlap.
+    /// From now on the op may take effect. Sorts first: a call and an answer at the same time
+    /// overlap.
     Called(OpIndex),
-    /// By now it must have.
+    /// By now the op must have taken effect.
     Due(OpIndex),
 }
 
-/// See the module.
 pub(crate) struct Timeline<'a> {
     pub(crate) ops: Vec<Op>,
     pub(crate) events: Vec<Event>,
-    /// All values in answers, ascending, and a byte with which none of them begins, nor a number.
+    /// All values in answers, ascending.
     told: Vec<&'a [u8]>,
     filler: Option<u8>,
-    /// Something is subtracted.
+    /// Whether any op subtracts from a number.
     pub(crate) numbers_shrink: bool,
 }
 
-/// By op id and change, whether it wants what was before, and the version that the condition asks for.
+/// Numbers of families by op id, change, whether the previous value is returned, and the version
+/// that the condition requires.
 #[derive(Default)]
 struct Families(HashMap<(OpId, Change, bool, Option<OpId>), usize, FixedState>);
 
@@ -119,21 +127,22 @@ impl Families {
 /// What the answers and conditions of a history say about versions.
 #[derive(Default)]
 struct Named {
-    /// The first answer that contains a version.
+    /// Time of the first answer that contains a version.
     told_at: HashMap<OpId, u64, FixedState>,
     asked: HashSet<OpId, FixedState>,
     /// The value that an answer contains with a version.
     values: HashMap<OpId, Vec<u8>, FixedState>,
     /// Op ids that two calls have.
     twice: HashSet<OpId, FixedState>,
-    /// Some puts leave no version.
+    /// Whether some puts have no op id, so that they leave no version.
     has_nameless: bool,
-    /// Some values may be hashes; answers to their updates do not contain the previous value.
+    /// Whether some values may be hashes. Answers to updates of fields do not contain the previous
+    /// value.
     has_hashes: bool,
 }
 
 impl<'a> Timeline<'a> {
-    /// Makes values equal of which nothing but their length makes a difference.
+    /// Makes values equal that differ only in bytes which no answer can reveal.
     pub(crate) fn forget_untold(&self, register: &mut Register) {
         if let Some(filler) = self.filler {
             register.forget_untold(&self.told, filler);
@@ -181,7 +190,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// A get that nobody was told anything by does not.
+/// A get without an answer does not matter.
 fn matters(call: &Call) -> bool {
     call.answered.is_some() || call.action != Action::Get
 }
@@ -205,7 +214,7 @@ fn told(calls: &[Call]) -> Vec<&[u8]> {
     told
 }
 
-/// See [`Op::before`]; `left`: the value that the op is known to have left.
+/// Computes [`Op::before`]. `left`: the value that the op is known to have written.
 fn before(action: &Action, answer: Option<&Answer>, left: Option<&[u8]>, longest: usize) -> Before {
     let (condition, change) = match action {
         Action::Get => (When::Always, None),
@@ -240,13 +249,13 @@ fn before(action: &Action, answer: Option<&Answer>, left: Option<&[u8]>, longest
         (None, Some(Change::Append(suffix))) if is_done => {
             (answer.integer as usize).checked_sub(suffix.len()).map_or(Before::Untold, Before::UpTo)
         }
-        // What is overwritten is there or is not.
+        // For an overwriting change it matters only whether there was a value.
         (None, Some(_)) if is_done => Before::Untold,
         _ => Before::UpTo(longest),
     }
 }
 
-/// What a change has found that adds to what there is, and has left this.
+/// The value that an increment or append found, given the value that it wrote.
 fn added_to(change: &Change, left: &[u8]) -> Option<Vec<u8>> {
     match change {
         Change::Append(suffix) => left.strip_suffix(&suffix[..]).map(<[u8]>::to_vec),
@@ -255,7 +264,8 @@ fn added_to(change: &Change, left: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// No value is longer, in whatever order the calls are: the longest that is set, and all that is added.
+/// An upper bound for the length of values in any order of the calls: the longest that is set, plus
+/// everything that is appended.
 fn longest(calls: &[Call]) -> usize {
     let (mut set, mut added) = (NUMBER_BYTES_MAX, 0_usize);
     for call in calls {
@@ -301,7 +311,7 @@ impl Named {
         named
     }
 
-    /// Makes actions equal that differ only in what no answer contains.
+    /// Makes actions without an answer equal that differ only in what an answer would contain.
     fn forget_answer(&self, action: &mut Action) {
         let Action::Update { condition, return_old, change, .. } = action else { return };
         *return_old &= self.has_hashes && !change.adds();
@@ -317,7 +327,7 @@ impl Named {
         }
     }
 
-    /// By when the call has taken effect; `None` if it need not.
+    /// Time by which the call has taken effect; `None` if it need not take effect.
     fn due(&self, call: &Call) -> Option<u64> {
         let answered = call.answered.as_ref().map(|(at, _)| *at);
         let told = match &call.action {
@@ -329,14 +339,14 @@ impl Named {
         answered.into_iter().chain(told).min()
     }
 
-    /// See [`Op::left`].
+    /// Computes [`Op::left`].
     fn left(&self, action: &Action) -> Option<(OpId, Vec<u8>)> {
         let Action::Update { op, .. } = action else { return None };
         let value = self.values.get(op).filter(|_| *op != OpId::NONE && !self.twice.contains(op))?;
         Some((*op, value.clone()))
     }
 
-    /// The call, with a version that appears nowhere else replaced by [`UNSEEN`].
+    /// The call, with its version replaced by [`UNSEEN`] if it appears nowhere else.
     fn rename(&self, call: &Call) -> (Action, Option<Answer>) {
         let (mut action, mut answer) =
             (call.action.clone(), call.answered.as_ref().map(|(_, answer)| answer.clone()));

@@ -1,14 +1,17 @@
-//! Linearizability of several keys together: a call has steps on any of them, which take effect at one moment. So a history of transactions and of calls on one key each is
-//! linearizable if there is one order for all, which is *strict serializability*.
+//! Linearizability of several keys together: a call has steps on any of them, which take effect at
+//! one moment. A history of transactions, and of calls on one key each, is linearizable if one
+//! order explains all, which is *strict serializability*.
 //!
 //! ```text
 //!   frontier of an order: which calls have happened ─┐
 //!   what the keys hold then ─────────────────────────┴─▶ configuration ─▶ one more call, or one value that expires ─▶ …
 //! ```
 //!
-//! The search goes into depth and comes to no configuration twice. It is for short histories of few keys: calls of unknown outcome, which may happen at any later time, make it
-//! long. Three things keep it short: what changes nothing and is told what it was told happens at once; a configuration is not gone into if one that spent fewer calls of
-//! unknown outcome has come to the same; and what is due first is tried first.
+//! The search is depth first, and visits no configuration twice. It is for short histories of few
+//! keys: calls of unknown outcome, which may happen at any later time, make it slow. Three things
+//! speed it up: a call that changes nothing, and whose answer fits, happens at once; a
+//! configuration is skipped if another one with fewer calls of unknown outcome has come to the same
+//! state; and the call that is due first is tried first.
 
 use crate::Call;
 use crate::model::{Action, Answer, Register, When};
@@ -20,35 +23,32 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use nicekv_proto::{OpId, Status};
 
-/// Most configurations that are looked at.
+/// Maximum configurations that are visited.
 pub const CONFIGURATIONS_MAX: usize = 2_000_000;
 
 /// A step of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ends the call if this does not hold of the key.
+    /// Ends the call without effect if the condition does not hold.
     Require {
-        /// Its index.
+        /// Index of the key.
         key: usize,
-        /// What must hold.
         condition: When,
     },
     /// Reads or changes the key.
     Take {
-        /// Its index.
+        /// Index of the key.
         key: usize,
-        /// What is done.
         action: Action,
     },
     /// Runs a script.
     Run {
-        /// Under this op id.
+        /// The op id.
         op: OpId,
-        /// Which.
         program: Program,
-        /// The indexes of its keys.
+        /// Indexes of its two keys.
         keys: (usize, usize),
-        /// When it was called.
+        /// Time of the call, in milliseconds of the Unix epoch.
         unix_ms: u64,
     },
 }
@@ -56,20 +56,21 @@ pub enum Step {
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Something that it requires did not hold: nothing happened.
+    /// A required condition did not hold: nothing happened.
     Ended,
-    /// It happened: the answer of each step that is no requirement, that of a script as its value. Only calls of one step are told versions.
+    /// The call happened. One answer for each step, requirements excluded; a script's reply is the
+    /// value of its answer. Only calls of one step get versions.
     Taken(Vec<Answer>),
 }
 
 /// A call on any of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Together {
-    /// One after the other, each on what those before have left.
+    /// The steps. Each sees the effects of those before it.
     pub steps: Vec<Step>,
-    /// When it was made: any clock that orders all calls and answers of the history.
+    /// Time of the call, on any clock that orders all calls and answers of the history.
     pub called: u64,
-    /// When it was answered, and how; `None` if the outcome is unknown.
+    /// Time and content of the answer; `None` if the outcome is unknown.
     pub answered: Option<(u64, Told)>,
 }
 
@@ -81,12 +82,12 @@ impl Together {
         Self { steps, called: call.called, answered: call.answered.as_ref().map(told) }
     }
 
-    /// When it has happened at the latest.
+    /// Time by which the call has taken effect.
     fn due(&self) -> Option<u64> {
         self.answered.as_ref().map(|(at, _)| *at)
     }
 
-    /// Whether its answer says that it changed nothing.
+    /// Whether the call's answer says that it changed nothing.
     fn is_observer(&self) -> bool {
         let answers = match &self.answered {
             None => return false,
@@ -102,7 +103,7 @@ impl Together {
         !steps.zip(answers).any(changes)
     }
 
-    /// The keys after it, if its answer is right in this state.
+    /// The keys after the call, if its answer is right in this state.
     fn after(&self, keys: &[Register]) -> Option<Vec<Register>> {
         let mut next = keys.to_vec();
         let mut given = match &self.answered {
@@ -154,7 +155,7 @@ fn check_within(calls: &[Together], keys: usize, configurations_max: usize) -> V
     search.run(start, configurations_max)
 }
 
-/// A set of calls, by their place in the order of time.
+/// A set of calls, by their index in order of time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Bits(Vec<u64>);
 
@@ -178,7 +179,7 @@ impl Bits {
     }
 }
 
-/// Where an order has come to.
+/// The state of a partial order: which calls have happened, and what the keys hold.
 #[derive(Clone, Debug)]
 struct Configuration {
     done: Bits,
@@ -186,9 +187,10 @@ struct Configuration {
 }
 
 struct Search<'a> {
-    /// As they were called.
+    /// The calls, by time.
     calls: Vec<&'a Together>,
-    /// By the answered calls that have happened, and what the keys hold then: which of the others have happened, of which none has all of another's.
+    /// For the answered calls that have happened, and what the keys hold then: minimal sets of
+    /// calls of unknown outcome that have happened, too.
     seen: HashMap<(Bits, Vec<Register>), Vec<Bits>, FixedState>,
 }
 
@@ -213,7 +215,7 @@ impl Search<'_> {
         Verdict::Violation
     }
 
-    /// Whether no configuration has come here that had spent less.
+    /// Whether this state was not yet reached with fewer calls of unknown outcome.
     fn is_new(&mut self, here: &Configuration) -> bool {
         let (mut answered, mut spent) = (here.done.clone(), here.done.clone());
         for (index, call) in self.calls.iter().enumerate() {
@@ -229,7 +231,8 @@ impl Search<'_> {
         true
     }
 
-    /// The calls that may happen next: all that were made before any that has not happened was answered.
+    /// The calls that may happen next: those that were made before any call that has not happened
+    /// was answered.
     fn next(&self, here: &Configuration) -> Vec<usize> {
         let mut due = u64::MAX;
         let mut next = Vec::new();
@@ -245,7 +248,7 @@ impl Search<'_> {
         next
     }
 
-    /// Where one more step leads; what is to be looked at first comes last.
+    /// Adds the next configurations. The one to visit first comes last.
     fn go_on(&self, here: &Configuration, next: &[usize], ahead: &mut Vec<Configuration>) {
         let mut due = Vec::new();
         let mut open = Vec::new();
@@ -255,7 +258,8 @@ impl Search<'_> {
             let is_observer = self.calls[index].is_observer();
             let then = Configuration { done: here.done.with(index), keys };
             match self.calls[index].due() {
-                // Whatever comes of this order comes of it later, too.
+                // An observer changes nothing: it may happen at once, and no other continuation
+                // needs a visit.
                 Some(_) if is_observer => return ahead.push(then),
                 Some(at) => due.push((at, then)),
                 None if changes => open.push(then),
@@ -289,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Increments of unknown outcome come to as many sums as there are sets of them.
+    /// Increments of unknown outcome lead to as many sums as they have subsets.
     #[test]
     fn search_steps_are_bounded() {
         let open = |client| Together {

@@ -7,21 +7,21 @@ use nicekv_proto::Status;
 use nicekv_proto::hash::{Field, Name};
 use nicekv_proto::limits::HASH_BYTES_MAX;
 
-/// A change of fields that was done, or that there was nothing to do for.
+/// The result of a change of fields.
 pub(crate) enum Changed {
     /// The new hash (empty if no field is left), and the number in the reply.
     To(Vec<u8>, i64),
-    /// It stays as it is.
+    /// The hash stays as it is, and the reply has this status.
     Not(Status),
 }
 
 impl Change {
-    /// Whether it changes fields.
+    /// Whether the change is one of hash fields.
     pub fn is_of_fields(&self) -> bool {
         matches!(self, Self::SetFields { .. } | Self::RemoveFields(_) | Self::IncrementField { .. })
     }
 
-    /// What it makes of a hash, or of nothing.
+    /// Applies the change to a hash, or to an absent key.
     pub(crate) fn of_fields(&self, hash: Option<&[u8]>) -> Changed {
         let mut fields: Vec<(&[u8], Vec<u8>)> = Vec::new();
         let before = Field::each(hash.unwrap_or_default());
@@ -65,7 +65,7 @@ impl Change {
                 }
                 sum
             }
-            _ => unreachable!("it is no change of fields"),
+            _ => unreachable!("it is not a change of fields"),
         };
         let mut after = Vec::new();
         fields.iter().for_each(|(name, value)| Field { name, value }.append(&mut after));

@@ -7,7 +7,7 @@ use crate::timeline::{Kind, OpIndex, Timeline};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-/// When a search stops though there may be more to find.
+/// Bounds at which a step stops before it has found all configurations.
 pub(crate) struct Effort {
     /// Stop after this number of configurations.
     pub(crate) width: usize,
@@ -15,21 +15,21 @@ pub(crate) struct Effort {
     pub(crate) steps: u64,
 }
 
-/// What was found.
+/// The result of a step.
 pub(crate) struct Settled {
     pub(crate) frontier: Vec<Configuration>,
-    /// Whether there is nothing else.
+    /// Whether all configurations were found.
     pub(crate) is_complete: bool,
-    /// Ops that were tried.
+    /// Number of ops that were tried.
     pub(crate) steps: u64,
 }
 
-/// See the module.
 pub(crate) struct Settlement<'a> {
     timeline: &'a Timeline<'a>,
     here: &'a Point,
     due: OpIndex,
-    /// Without the op, in the order in which they are looked at: those that did less first.
+    /// Configurations in which the op has not happened, in the order in which they are continued:
+    /// those with fewer ops first.
     ways: Frontier,
     settled: Frontier,
     steps: u64,
@@ -65,10 +65,10 @@ impl<'a> Settlement<'a> {
         };
     }
 
-    /// Everything that may happen next.
+    /// Continues a configuration in every possible way.
     fn lead_on(&mut self, way: &Configuration) {
         let pending = &self.here.pending;
-        // The one that is needed first.
+        // The due op comes first.
         let is_left = |op: &OpIndex| way.done.binary_search(op).is_err();
         let (due, others): (Vec<_>, Vec<_>) =
             pending.updates.iter().filter(|op| is_left(op)).partition(|op| **op == self.due);
@@ -103,8 +103,9 @@ impl<'a> Settlement<'a> {
         self.reach(next);
     }
 
-    /// Whether what an open-ended op leaves could be seen: by an op that may happen now as it is, or after more ops of its kind, which add to values, need one that is there, or begin
-    /// anew where there is none any more. An op that leaves the same without it has not seen it.
+    /// Whether the effect of an open-ended op could be seen: by an op that may happen now, or later
+    /// after further updates (increments and appends, ops that require a value, or that start from
+    /// an absent key). An op with the same result in both cases has not seen the effect.
     fn is_of_use(&self, way: &Configuration, register: &Register) -> bool {
         let expired = register.expired();
         if register.is_named() || self.may_begin_anew(way, register, expired.is_some()) {
@@ -126,10 +127,11 @@ impl<'a> Settlement<'a> {
         })
     }
 
-    /// Whether open-ended ops could happen after one of theirs that could not before it, as there is a value now, or may be none any more.
+    /// Whether the new state enables open-ended ops that were not possible before: a value exists
+    /// now, may have expired, or has another form.
     fn may_begin_anew(&self, way: &Configuration, register: &Register, may_expire: bool) -> bool {
         let (was, is) = (way.register.is_present(), register.is_present());
-        // What one form refuses another one takes.
+        // An op that one form refuses may be valid for the other.
         let is_other = was && is && way.register.form() != register.form();
         if was && is && !may_expire && !is_other {
             return false;
@@ -149,7 +151,8 @@ impl<'a> Settlement<'a> {
     }
 }
 
-/// Observers whose answers match the register take effect now: earlier is better, since they change nothing.
+/// Applies observers whose answers match the register. Since they change nothing, earlier is
+/// better.
 pub(crate) fn observe(timeline: &Timeline<'_>, observers: &[OpIndex], configuration: &mut Configuration) {
     for &index in observers {
         let op = &timeline.ops[index as usize];

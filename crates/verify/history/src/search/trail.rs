@@ -1,29 +1,29 @@
-//! Where a search has been: points to go back to.
+//! The points of a search to which it can go back.
 
 use super::Point;
 use alloc::vec::Vec;
 
-/// Events between two points.
+/// Number of events between two points.
 const SPACING: usize = 128;
-/// Points that are remembered; then every other one of the older half is forgotten.
+/// Maximum points. Beyond that, every other point of the older half is dropped.
 const POINTS_MAX: usize = 64;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Trail {
-    /// Before the first event at which a configuration was left out: everything possible is in it. `None` if none was.
+    /// The point before the first event at which a configuration was dropped: its frontier is
+    /// complete. `None` if none was dropped.
     pub(crate) left_out: Option<Point>,
-    /// After it, ascending.
+    /// Later points, ascending.
     points: Vec<Point>,
 }
 
 impl Trail {
-    /// A configuration is left out at the event that comes next.
+    /// Notes that a configuration is dropped at the next event.
     pub(crate) fn leave_out(&mut self, here: &Point) {
         self.left_out.get_or_insert_with(|| here.clone());
     }
 
-    /// The search is `here` now.
+    /// Records a point, every [`SPACING`] events.
     pub(crate) fn pass(&mut self, here: &Point) {
         if self.left_out.is_none() || !here.next_event.is_multiple_of(SPACING) {
             return;
@@ -38,13 +38,14 @@ impl Trail {
         self.points.push(here.clone());
     }
 
-    /// The last point up to `event`; `None` is where the first configuration was left out. What comes after is forgotten.
+    /// The last point up to `event`. With `None`, or without such a point, the point at which the
+    /// first configuration was dropped. Later points are removed.
     pub(crate) fn back(&mut self, event: Option<usize>) -> Point {
         self.points.retain(|point| event.is_some_and(|event| point.next_event <= event));
         let left_out = match self.points.last() {
             Some(point) => return point.clone(),
             None => self.left_out.take(),
         };
-        left_out.expect("nobody goes back from a search that left out none")
+        left_out.expect("the search goes back only if it has dropped a configuration")
     }
 }

@@ -1,13 +1,14 @@
-//! The checker against every order of many small random histories: good ones, ones with a wrong answer, unknown outcomes in both.
+//! The checker against every order of many small random histories: correct ones and ones with a
+//! wrong answer, both with unknown outcomes.
 
-#[allow(dead_code, reason = "others use the rest")]
+#[allow(dead_code, reason = "other tests use the rest")]
 use crate::reference;
 
 use nicekv_history::{Verdict, check};
 use nicekv_testkit::Random;
 use reference::{history, orders, spoil};
 
-/// Histories that are compared.
+/// Number of histories that are compared.
 const HISTORIES: u64 = 60_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Small histories, good and bad, by hand.
+//! Small histories, good and bad, written by hand.
 
 use nicekv_history::model::{Action, Answer, Change, When};
 use nicekv_history::{Call, Verdict, check};
@@ -47,9 +47,9 @@ fn linearizable_histories_are_accepted() {
         // Overlapping sets, in either order.
         vec![set(1, 0, Some(10)), set(2, 1, Some(9)), get(1, 11, 12)],
         vec![set(1, 0, Some(10)), set(2, 1, Some(9)), get(2, 11, 12)],
-        // A get during a set sees it or not; the next one after a sight sees it.
+        // A get during a set may see it; after a get has seen it, the next one sees it, too.
         vec![set(1, 0, Some(9)), get(0, 1, 2), get(1, 3, 4), get(1, 5, 6)],
-        // An unknown outcome: never, or late.
+        // A set of unknown outcome happens never, or late.
         vec![set(1, 0, None), get(0, 1, 2)],
         vec![set(1, 0, None), get(0, 1, 2), get(1, 3, 4)],
         vec![set(1, 0, None), set(2, 1, Some(2)), get(2, 3, 4), get(1, 5, 6)],
@@ -63,18 +63,18 @@ fn linearizable_histories_are_accepted() {
 #[test]
 fn violations_are_found() {
     for calls in [
-        // A stale read, a lost put, a value from nowhere.
+        // A stale read, a lost put, a value that was never put.
         vec![set(1, 0, Some(1)), set(2, 2, Some(3)), get(1, 4, 5)],
         vec![set(1, 0, Some(1)), get(0, 2, 3)],
         vec![get(1, 2, 3)],
-        // Seen and gone again.
+        // A value is seen, and then gone.
         vec![set(1, 0, Some(9)), get(1, 1, 2), get(0, 3, 4)],
         vec![set(1, 0, None), get(1, 1, 2), get(0, 3, 4)],
-        // One op twice.
+        // One op takes effect twice.
         vec![set(1, 0, None), set(2, 1, Some(2)), get(1, 3, 4), get(2, 5, 6)],
         vec![increment(1, 0, Some((9, 1))), increment(2, 0, Some((9, 1)))],
         vec![increment(1, 0, None), increment(2, 1, Some((2, 3)))],
-        // From the future.
+        // A value is read before it was put.
         vec![get(1, 0, 1), set(1, 2, Some(3))],
     ] {
         assert_eq!(check(&calls), Verdict::Violation, "{calls:?}");
@@ -130,7 +130,7 @@ fn an_expired_value_may_be_gone_and_does_not_return() {
     assert_eq!(check(&back), Verdict::Violation);
 }
 
-/// Nobody saw the key without a value but another op whose outcome is unknown, and what that left is seen.
+/// Only an op of unknown outcome can have seen the key absent, and its own effect is seen.
 #[test]
 fn one_op_with_unknown_outcome_may_enable_another() {
     let removals = [Change::SetExpiring { value: vec![2; 4], at_ms: 5 }, Change::Delete];
@@ -164,7 +164,7 @@ fn a_hundred_calls_with_a_few_unknown_outcomes_are_checked() {
     assert_eq!(check(&calls), Verdict::Violation);
 }
 
-/// In which order they were, if at all, is nobody's business where only the length of what they left is told.
+/// The order of appends does not matter where only the length of their result is known.
 #[test]
 fn unseen_appends_with_unknown_outcome_differ_only_by_length() {
     let append = |number: u64, called, length: Option<i64>, bytes: usize| {
@@ -175,7 +175,7 @@ fn unseen_appends_with_unknown_outcome_differ_only_by_length() {
     let mut calls: Vec<Call> = (1..=16).map(|number| append(number, number, None, 1_000)).collect();
     calls.extend([set(20, 100, Some(110)), append(21, 120, Some(7_000 + 1 + 500), 500)]);
     calls.extend([set(22, 200, Some(210)), get(22, 220, 230)]);
-    assert_eq!(check(&calls), Verdict::Linearizable, "seven of them came between");
+    assert_eq!(check(&calls), Verdict::Linearizable, "seven appends came between");
     calls[17] = append(21, 120, Some(7_000 + 2 + 500), 500);
-    assert_eq!(check(&calls), Verdict::Violation, "none is so long");
+    assert_eq!(check(&calls), Verdict::Violation, "no number of appends has this length");
 }

@@ -1,6 +1,7 @@
-//! Long histories of one key: the time and memory of each step do not grow with the history, nor does the stack.
+//! Long histories of one key: the time and memory of each step do not grow with the history, nor
+//! does the stack.
 
-#[allow(dead_code, reason = "others use the rest")]
+#[allow(dead_code, reason = "other tests use the rest")]
 use crate::reference;
 
 use nicekv_history::{Action, Answer, Call, Verdict, check};
@@ -8,22 +9,22 @@ use nicekv_proto::Status;
 use nicekv_testkit::Random;
 use reference::{State, draw};
 
-/// Calls of a history that is spoiled.
+/// Number of calls of a history with a wrong answer.
 const SPOILED: usize = 5_000;
-/// A search that recursed would need more.
+/// Stack for the check; a recursive search would need more.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What a history is made of.
+/// Parameters of a history.
 struct Shape {
     calls: usize,
     clients: usize,
-    /// Calls of unknown outcome, of a million.
+    /// Rate of calls of unknown outcome, per million.
     unknown: u64,
     /// Whether answers contain versions.
     told: bool,
 }
 
-/// Answers of a correct register to clients that make one call after the other.
+/// Answers of a correct register to clients that each make one call after the other.
 fn history(shape: &Shape, random: &mut Random) -> Vec<Call> {
     let mut free_at = vec![0; shape.clients];
     let mut timed: Vec<(u64, Call, u64)> = (1..=shape.calls)
@@ -56,7 +57,8 @@ fn history(shape: &Shape, random: &mut Random) -> Vec<Call> {
     timed.into_iter().map(|(_, call, _)| call).collect()
 }
 
-/// The history is linearizable; its first calls and a get of a value that nobody has put are not.
+/// The history is linearizable. Its first calls with a get of a value that no client has put are
+/// not.
 fn judge(shape: &Shape) {
     let mut calls = history(shape, &mut Random::new(7));
     assert_eq!(check(&calls), Verdict::Linearizable);

@@ -1,4 +1,4 @@
-//! Checkers of histories.
+//! Tests of the history checkers.
 
 mod brute_force;
 mod histories;

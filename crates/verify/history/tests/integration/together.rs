@@ -1,6 +1,6 @@
 //! The checker of several keys against every order of many small random histories.
 
-#[allow(dead_code, reason = "others use the rest")]
+#[allow(dead_code, reason = "other tests use the rest")]
 use crate::reference;
 
 use nicekv_history::model::{Change, When};
@@ -11,14 +11,14 @@ use nicekv_proto::{ClientId, OpId, Status};
 use nicekv_testkit::Random;
 use reference::{State, agrees, draw};
 
-/// Histories that are compared.
+/// Number of histories that are compared.
 const HISTORIES: u64 = 30_000;
 const KEYS: usize = 2;
 const CALLS_MAX: u64 = 5;
 
 type Keys = [State; KEYS];
 
-/// All steps of a call, or none: the keys after it, and the answer.
+/// Executes all steps of a call, or none. Returns the keys after it, and the answer.
 fn execute(keys: &Keys, call: &Together) -> (Keys, Told) {
     let (mut after, mut answers) = (keys.clone(), Vec::new());
     for step in &call.steps {
@@ -49,7 +49,7 @@ fn execute(keys: &Keys, call: &Together) -> (Keys, Told) {
     (after, Told::Taken(answers))
 }
 
-/// What a script makes of the keys, and its reply.
+/// Executes a script, and returns its reply.
 fn run(program: Program, (op, unix_ms): (OpId, u64), keys: &mut Keys, (from, to): (usize, usize)) -> String {
     let value = keys[from].execute(&Action::Get).1.value.map(|value| String::from_utf8(value).unwrap());
     let mut change = |key: usize, change| {
@@ -92,7 +92,8 @@ fn is_told(call: &Together, told: &Told) -> bool {
     }
 }
 
-/// Whether some order of the calls explains all answers; any key that may have expired may be gone before any of them.
+/// Whether some order of the calls explains all answers. A key that may have expired may be absent
+/// before any of them.
 fn orders(keys: &Keys, left: &[&Together]) -> bool {
     let due = |call: &&Together| call.answered.as_ref().map(|(at, _)| *at);
     let Some(first_end) = left.iter().filter_map(due).min() else { return true };
@@ -129,7 +130,8 @@ fn draw_step(number: u64, random: &mut Random) -> Step {
     }
 }
 
-/// Calls of correct keys, overlapping; some outcomes are unknown. Those of several steps get no versions.
+/// Overlapping calls of correct keys; some outcomes are unknown. Calls of several steps get no
+/// versions.
 fn history(random: &mut Random) -> Vec<Together> {
     let (span, unknown) = (random.pick(&[4, 10, 30]), random.pick(&[0, 300_000]));
     let mut timed: Vec<(u64, Together, u64)> = (1..=random.between(1, CALLS_MAX))

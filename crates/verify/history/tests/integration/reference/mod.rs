@@ -1,4 +1,5 @@
-//! A register, and a checker that tries every order: as plain as can be, and nothing shared with what it is compared to.
+//! A register, and a checker that tries every order. Both are as simple as possible, and share no
+//! code with what they are compared to.
 
 use nicekv_history::model::{Change, When};
 use nicekv_history::{Action, Answer, Call};
@@ -20,7 +21,7 @@ fn op(number: u64) -> OpId {
     OpId { client: ClientId(number), sequence: 1 }
 }
 
-/// An action with its own op id.
+/// A random action with this op id.
 pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
     let value = random.below(3).to_string().into_bytes();
     let change = match random.below(14) {
@@ -29,7 +30,7 @@ pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
         4 => Change::SetExpiring { value, at_ms: 1 },
         5 => Change::Delete,
         6 => Change::Erase,
-        // What is no number any more, or still one.
+        // The result may no longer be a number.
         7 => Change::Append(if random.below(2) == 0 { b"x".to_vec() } else { value }),
         8 | 9 => Change::Increment([-1, 1, 2][random.below(3) as usize]),
         10 | 11 => {
@@ -53,7 +54,7 @@ pub(crate) fn draw(number: u64, random: &mut Random) -> Action {
         3 => When::IfVersion(OpId::NONE),
         _ => When::Always,
     };
-    // What was before a change of fields is not asked for.
+    // A change of fields cannot return the previous value.
     let return_old = random.below(3) == 0 && !change.is_of_fields();
     Action::Update { op: op(number), condition, return_old, change }
 }
@@ -135,7 +136,7 @@ impl State {
     fn change_fields(&self, op: OpId, change: &Change, old_or: &dyn Fn(Status) -> Answer) -> (Self, Answer) {
         let names = [b"a", b"b"];
         let bytes = self.value.as_deref().unwrap_or_default();
-        // In the order in which they came.
+        // In the order in which fields were added.
         let mut order: Vec<&[u8; 1]> =
             Field::each(bytes).map(|field| names[usize::from(field.name == b"b")]).collect();
         let mut has = names.map(|name| Field::value_of(bytes, name).map(<[u8]>::to_vec));
@@ -229,7 +230,7 @@ pub(crate) fn history(random: &mut Random) -> Vec<Call> {
     let calls = random.between(1, CALLS_MAX);
     let (span, unknown) = (random.pick(&[4, 10, 30]), random.pick(&[0, 200_000, 500_000]));
     let told = random.below(3) > 0;
-    // As Redis clients have them.
+    // Like Redis clients, which have no op ids.
     let is_nameless = !told && random.below(2) == 0;
     let mut timed: Vec<(u64, Call, u64)> = (1..=calls)
         .map(|number| {
@@ -265,7 +266,7 @@ pub(crate) fn history(random: &mut Random) -> Vec<Call> {
     timed.into_iter().map(|(_, call, _)| call).collect()
 }
 
-/// An answer becomes another call's, or tells another version, number or time.
+/// Replaces an answer by another call's, or changes its version, number or time.
 pub(crate) fn spoil(calls: &mut [Call], random: &mut Random) {
     let (one, other) = (random.below(calls.len() as u64) as usize, random.below(calls.len() as u64) as usize);
     let lent = calls[other].answered.clone();
