@@ -1,4 +1,4 @@
-//! Does nothing: without it, cargo would not look at the build dependencies.
+//! An empty build script: without one, cargo would ignore the build dependencies.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
