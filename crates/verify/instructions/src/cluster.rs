@@ -1,4 +1,4 @@
-//! The cluster: its cores, and what passes between them.
+//! The cluster: its cores, and the messages between them.
 
 use crate::VALUE;
 use nicekv_client::{ClientCore, Config, Keyspace, OPERATION_TIMEOUT, Outcome, Request};
@@ -25,22 +25,22 @@ const NODES: u16 = 3;
 const TERM: Term = Term(1);
 const EPOCH: Epoch = Epoch(1);
 const INCARNATION: u64 = 1;
-/// Longer than anything here takes.
+/// Longer than a run.
 const LEASE_NS: u64 = 1 << 50;
-/// From host to host.
+/// Latency between hosts.
 const LATENCY_NS: u64 = 10_000;
 const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), PORT_DEFAULT);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 2, 1), 40_000);
 const CLIENT_PORT: u16 = 100;
 
-/// A datagram under way.
+/// A datagram in flight.
 struct Datagram {
     from: SocketAddrV4,
     to: SocketAddrV4,
     bytes: Vec<u8>,
 }
 
-/// A core and its disk, which is memory.
+/// A node's core, with its disk in memory.
 struct Node {
     id: NodeId,
     address: SocketAddrV4,
@@ -48,18 +48,19 @@ struct Node {
     engine: MemoryEngine,
     appended: u64,
     inbox: Vec<(SocketAddrV4, Vec<u8>)>,
-    /// What was read last.
+    /// The last entry that was read.
     found: Vec<u8>,
 }
 
-/// What is on its way, and buffers to be used again: the allocations that are counted are those of the cores.
+/// Datagrams in flight, and buffers that are reused, so that only the cores' allocations are
+/// counted.
 #[derive(Default)]
 struct Network {
     sent: Vec<Datagram>,
     spare: Vec<Vec<u8>>,
 }
 
-/// What the cores have allocated.
+/// Allocations by the cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allocations {
     pub(crate) client: u64,
@@ -67,22 +68,21 @@ pub(crate) struct Allocations {
     pub(crate) nodes: u64,
 }
 
-/// See the module.
 pub(crate) struct Cluster {
     client: ClientCore,
-    /// Who has sent each.
+    /// Replies to the client, each with its sender.
     answers: Vec<(SocketAddrV4, Vec<u8>)>,
     router: Router,
     nodes: Vec<Node>,
     network: Network,
-    /// Receivers of a datagram.
+    /// Receivers of a datagram, as the switch has decided.
     hosts: Vec<HostId>,
     allocations: Allocations,
     now: Now,
 }
 
 impl Cluster {
-    /// A cluster that serves.
+    /// A cluster that is ready to serve.
     pub(crate) fn started(replication: Replication) -> Self {
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_800_000_000_000 };
         let mut router = Router::new(VringConfig::DEFAULT).expect("the rings are sound");
@@ -98,7 +98,7 @@ impl Cluster {
         cluster
     }
 
-    /// All partitions, to all nodes, each of which leads a third of them.
+    /// Assigns all partitions to all nodes. Each node leads a third of them.
     fn assign(&mut self, replication: Replication, activated: bool) {
         let reply = HeartbeatReply {
             term: TERM,
@@ -119,12 +119,12 @@ impl Cluster {
         self.run_until_quiet();
     }
 
-    /// Asks for a key.
+    /// Submits a get.
     pub(crate) fn get(&mut self, key: &[u8]) {
         self.allocations.client += allocated(|| self.submit(Request::Get { key }));
     }
 
-    /// Stores a key.
+    /// Submits a put.
     pub(crate) fn put(&mut self, key: &[u8]) {
         let request = Request::update(key, Operation::Set { value: &VALUE, expiry: Expiry::Never });
         self.allocations.client += allocated(|| self.submit(request));
@@ -136,7 +136,7 @@ impl Cluster {
         self.client.submit(self.now, KeyspaceId::DEFAULT, request, deadline_ns).expect("it has room");
     }
 
-    /// Returns when every request is answered, rightly.
+    /// Runs until every request is answered, and checks the answers.
     pub(crate) fn run_until_answered(&mut self) {
         while self.client.in_flight() > 0 {
             self.allocations.client += allocated(|| self.client_turn());
@@ -144,7 +144,7 @@ impl Cluster {
         }
     }
 
-    /// Returns when nothing is under way.
+    /// Runs until no datagram is in flight.
     fn run_until_quiet(&mut self) {
         loop {
             self.allocations.switch += allocated(|| self.switch_turn());
@@ -159,12 +159,12 @@ impl Cluster {
         }
     }
 
-    /// Allocations since the last call.
+    /// Takes the allocations since the last call.
     pub(crate) fn take_allocations(&mut self) -> Allocations {
         std::mem::take(&mut self.allocations)
     }
 
-    /// Datagrams that were sent again.
+    /// Number of retransmitted datagrams.
     pub(crate) fn retries(&self) -> u64 {
         self.client.counters().retries
     }
@@ -223,7 +223,7 @@ fn allocated(work: impl FnOnce()) -> u64 {
 }
 
 impl Network {
-    /// Sends all that a core has to send.
+    /// Sends all datagrams that a core has to send.
     fn send(&mut self, from: SocketAddrV4, mut poll: impl FnMut(&mut Vec<u8>) -> Option<SocketAddrV4>) {
         loop {
             let mut bytes = self.spare.pop().unwrap_or_default();
@@ -270,7 +270,7 @@ impl Node {
         network.send(self.address, |bytes| self.core.poll_transmit(bytes));
     }
 
-    /// The log is discarded, and its syncs end at once.
+    /// Executes disk requests. The log is discarded, and syncs complete at once.
     fn run_storage(&mut self, now: Now) {
         let Self { core, engine, appended, found, .. } = self;
         while let Some(request) = core.poll_storage() {
@@ -288,7 +288,7 @@ impl Node {
                     engine.put(partition.0, key, entry).expect("memory does not fail");
                 }
                 StorageRequest::Clear { .. } | StorageRequest::Trim { .. } => {}
-                other => panic!("nobody joins or deletes here: {other:?}"),
+                other => panic!("no node joins or deletes here: {other:?}"),
             }
         }
     }

@@ -1,16 +1,18 @@
-//! What `.ci/instructions` counts the instructions of: a client, a switch and three nodes, wired by memory.
+//! The program whose instructions `.ci/instructions` counts: a client, a switch and three nodes,
+//! connected in memory.
 //!
 //! ```text
 //!   measured ─▶ client_turn ─▶ switch_turn ─▶ node_turn, of each node ─▶ switch_turn ─▶ client_turn ─▶ …
 //!            ─▶ engine_turn    ─▶ parser_turn
 //! ```
 //!
-//! `valgrind --tool=callgrind` counts while `measured` runs, and reports the instructions of each `…_turn`, callees included.
-//! So these functions are not inlined, and their names are what the script looks for. Ids, seeds and the clock are constants: the counts are
-//! those of the last time unless the code has changed, or the compiler, or the C library.
+//! `valgrind --tool=callgrind` counts while `measured` runs, and reports the instructions of each
+//! `…_turn`, callees included. So these functions are not inlined, and the script looks for their
+//! names. Ids, seeds and the clock are constants: the counts change only with the code, the
+//! compiler, or the C library.
 //!
-//! `nicekv-instructions LOAD` runs one load, and prints how many ops that were and how often each role has allocated memory. For that each
-//! allocation is counted, which adds as much to each of them.
+//! `nicekv-instructions LOAD` runs one load, and prints the number of ops and how often each role
+//! has allocated memory. Counting adds the same number of instructions to each allocation.
 
 mod cluster;
 
@@ -23,15 +25,15 @@ use std::process::ExitCode;
 
 /// Ops that are counted, in batches of [`BATCH`].
 const OPERATIONS: u32 = 4_096;
-/// Ops under way at once: a load at which nodes have batches to work on.
+/// Ops in flight at once: enough that nodes process batches.
 const BATCH: u32 = 16;
 /// Keys that are stored before anything is counted.
 const KEYS: u32 = 4_096;
 const VALUE: [u8; 64] = [7; 64];
 
-/// The key of that number.
+/// The key with this number.
 fn key(number: u32) -> [u8; 16] {
-    // Spread: neighbours in a batch are not neighbours in the store.
+    // Keys that follow each other in a batch are spread over the store.
     let number = number.wrapping_mul(0x9e37_79b1) % KEYS;
     let mut key = *b"key:000000000000";
     key[6..].copy_from_slice(format!("{number:010}").as_bytes());
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Counting is switched on by its name.
+/// `valgrind` switches counting on by the name of this function.
 #[inline(never)]
 fn measured(work: impl FnOnce()) {
     work();
@@ -71,7 +73,7 @@ fn on_cluster(replication: Replication, call: fn(&mut Cluster, &[u8])) {
         }
     };
     batches(&mut cluster, Cluster::put);
-    // Once more, so that buffers have the size that they will have.
+    // A first run, so that buffers have grown to their final size.
     batches(&mut cluster, call);
     cluster.take_allocations();
     measured(|| batches(&mut cluster, call));
@@ -123,7 +125,7 @@ fn parser_turn(commands: &[u8]) {
     assert_eq!(count, OPERATIONS);
 }
 
-/// The commands have no large arguments, so nothing is granted.
+/// The commands have no large arguments, so no memory is requested for one.
 #[derive(Debug)]
 enum NoGrant {}
 
