@@ -1,11 +1,11 @@
-//! The table entries of chains, which are listed in [`chains`](crate::chains).
+//! The table entries of chains. [`chains`](crate::chains) lists the chains.
 
 use crate::Prefix;
 use nicekv_switch::{Chain, HostId, MemberSet, MulticastEntry, UnicastEntry};
 
 pub(super) const BY_VNODE: [u16; 3] = [1, 2, 3];
 pub(super) const BY_RECORD: [u16; 3] = [3, 1, 2];
-/// With trunks: the head is behind a trunk.
+/// A chain at a switch with trunks: its head is behind a trunk.
 pub(super) const ACROSS: [u16; 2] = [3, 1];
 
 pub(super) fn chain(partition: u32, epoch: u32, nodes: &[u16]) -> Chain {

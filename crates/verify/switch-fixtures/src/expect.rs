@@ -65,7 +65,7 @@ pub(super) fn flooded(name: impl Into<String>, frame: Vec<u8>) -> Fixture {
     }
 }
 
-/// Forwarded to port 4, where the destination was learned.
+/// A fixture that is forwarded to port 4, where its destination was learned.
 pub(super) fn forwarded(name: impl Into<String>, frame: Vec<u8>) -> Fixture {
     Fixture {
         learned: vec![(4, OTHER_CLIENT)],
@@ -75,7 +75,8 @@ pub(super) fn forwarded(name: impl Into<String>, frame: Vec<u8>) -> Fixture {
     }
 }
 
-/// `entry`: position in `unicast_vring`; `division`: position in `division`, if one matches.
+/// A fixture that is routed to a host. `entry`: position in `unicast_vring`; `division`: position
+/// in `division`, if one matches.
 pub(super) fn routed(
     name: &str,
     ingress: u16,
@@ -119,7 +120,8 @@ pub(super) fn far_client(destination: [u8; 4]) -> Udp {
     Udp { source_mac: OTHER_CLIENT, source: [10, 0, 8, 1], ..to(destination) }
 }
 
-/// `entry`: position in `unicast_vring`; `trunk`: the port by which the frame leaves unchanged.
+/// A fixture that is routed over a trunk. `entry`: position in `unicast_vring`; `trunk`: the port
+/// by which the frame leaves unchanged.
 pub(super) fn passed(name: &str, ingress: u16, sent: &Udp, trunk: Option<u16>, entry: usize) -> Fixture {
     let frames = trunk.into_iter().map(|port| (port, sent.build())).collect();
     let mut counters = vec![(Counter::Hits(Table::Unicast), 1)];

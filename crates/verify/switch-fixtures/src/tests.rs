@@ -55,7 +55,11 @@ fn trunk_port_carries_frames_only_while_tables_open_it() {
     let asks = frames::ethernet([255; 6], one, frames::TYPE_EXPERIMENT);
     let answers = frames::ethernet(one, other, frames::TYPE_EXPERIMENT);
     let mut switch = switch_with_trunks();
-    assert_eq!(ports(&switch.process(0, &asks)), [1, 2, 5], "an empty switch in a circle floods nothing");
+    assert_eq!(
+        ports(&switch.process(0, &asks)),
+        [1, 2, 5],
+        "an empty switch floods no trunk, as trunks may form a loop"
+    );
     assert_eq!(switch.process(4, &asks).verdict, Verdict::Dropped);
     switch.install(&trunks::tables()).unwrap();
     assert_eq!(ports(&switch.process(4, &asks)), [0, 1, 2, 3, 5]);
@@ -65,7 +69,11 @@ fn trunk_port_carries_frames_only_while_tables_open_it() {
     fewer.trunks = Vec::from([3]);
     switch.install(&fewer).unwrap();
     assert_eq!(switch.process(4, &asks).verdict, Verdict::Dropped);
-    assert_eq!(ports(&switch.process(0, &answers)), [1, 2, 3, 5], "what was learned there is forgotten");
+    assert_eq!(
+        ports(&switch.process(0, &answers)),
+        [1, 2, 3, 5],
+        "what was learned at a closed trunk is forgotten"
+    );
     switch.process(4, &teaching_frame(one));
     assert_eq!(ports(&switch.process(0, &answers)), [1, 2, 3, 5], "and not learned again");
 }
