@@ -1,7 +1,9 @@
-//! What tests of several crates share.
+//! Helpers that tests of several crates share.
 //!
-//! * [`Random`] and [`Queue`]: the chance and the clock of the simulator, of the checker's tests, and of the lab's chaos;
-//! * [`needs`]: external programs. A test that needs one begins with it, and does nothing where it is missing:
+//! * [`Random`] and [`Queue`]: random numbers and simulated time, for the simulator, the checker's
+//!   tests, and the lab's chaos;
+//! * [`needs`]: external programs. A test that needs one begins with it, and does nothing if the
+//!   program is missing:
 //!
 //! ```no_run
 //! if !nicekv_testkit::needs(&["redis-server"], "replies_are_those_of_redis") {
@@ -17,7 +19,8 @@ pub use programs::{is_installed, needs, not_run, package};
 pub use queue::Queue;
 pub use random::Random;
 
-/// Whether tests run in full, as `.ci/long` has them: all seeds, all bounds. Otherwise they run a sample that takes a minute.
+/// Whether tests run in full, as in `.ci/long`: all seeds, all bounds. Otherwise they run a sample
+/// that takes a minute.
 pub fn runs_long() -> bool {
     std::env::var_os("NICEKV_TESTS").is_some_and(|value| value == "long")
 }

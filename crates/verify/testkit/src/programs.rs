@@ -1,4 +1,5 @@
-//! External programs that tests need: whether they are installed, and which Debian package has them.
+//! External programs that tests need: whether they are installed, and which Debian package has
+//! them.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -34,7 +35,8 @@ pub fn is_installed(program: &str) -> bool {
     shell.status().is_ok_and(|status| status.success())
 }
 
-/// Whether all of these are installed. If not, prints that the test is skipped, and what to install.
+/// Whether all of these are installed. If not, prints that the test is skipped, and what to
+/// install.
 pub fn needs(programs: &[&str], test: &str) -> bool {
     let missing: Vec<_> = programs.iter().filter(|program| !is_installed(program)).collect();
     let (Some(first), missing) = (missing.first(), &missing) else { return true };
@@ -45,9 +47,9 @@ pub fn needs(programs: &[&str], test: &str) -> bool {
     false
 }
 
-/// Prints that a test is skipped, past the test harness, which swallows what the macros print.
+/// Prints that a test is skipped, past the test harness, which hides the output of passing tests.
 pub fn not_run(needs: &str, test: &str) {
-    // Nobody may be there to read it.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "NOT RUN (needs {needs}): {test}");
 }
 

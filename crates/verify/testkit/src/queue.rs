@@ -1,4 +1,5 @@
-//! Future events by time, and the clock. Events of the same time happen in the order in which they were scheduled.
+//! Future events by time, and the simulated clock. Events of the same time happen in the order in
+//! which they were scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -42,17 +43,17 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// The time of the last event taken.
+    /// The present time: that of the last event, or the end of the last search for one.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// The next event, if it falls before `end_ns`.
+    /// The next event, if its time is before `end_ns`.
     pub fn peek_before(&self, end_ns: u64) -> Option<&E> {
         self.heap.peek().filter(|Reverse(next)| next.at_ns < end_ns).map(|Reverse(next)| &next.event)
     }
 
-    /// Schedules `event`, not before now.
+    /// Schedules `event` at a time that is not in the past.
     pub fn at(&mut self, at_ns: u64, event: E) {
         self.scheduled += 1;
         let at_ns = at_ns.max(self.now_ns);
@@ -64,7 +65,8 @@ impl<E> Queue<E> {
         self.at(self.now_ns + delay_ns, event);
     }
 
-    /// The next event that falls before `end_ns`; the clock goes on to it, or to `end_ns`.
+    /// Takes the next event before `end_ns`. The clock advances to it, or to `end_ns` if there is
+    /// none.
     pub fn next_before(&mut self, end_ns: u64) -> Option<E> {
         match self.heap.peek() {
             Some(Reverse(next)) if next.at_ns < end_ns => {

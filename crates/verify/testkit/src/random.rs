@@ -1,6 +1,7 @@
 //! The random generator of the simulator: splitmix64.
 //!
-//! Not `fastrand`: tests and documents cite seeds, which mean something only as long as the same numbers are drawn from them.
+//! Not `fastrand`: tests and documents cite seeds, which mean something only as long as the same
+//! numbers are drawn from them.
 
 /// A sequence of random numbers that a seed determines.
 #[derive(Clone, Debug)]
