@@ -1,15 +1,16 @@
-//! Pieces of source text that are replaced, also within each other.
+//! Edits of source text, which may be nested.
 
 use std::ops::Range;
 
-/// What stands in place of an expression, in order.
+/// A part of the text that replaces an expression.
 pub(crate) enum Piece {
     Text(String),
-    /// Of the original, with the edits that are inside.
+    /// This range of the original, with the edits inside it.
     Source(Range<usize>),
-    /// Of the original as it was: in a mutant's own branch no other is chosen.
+    /// This range of the original without edits: within a mutant's own branch no other mutant is
+    /// active.
     Plain(Range<usize>),
-    /// The mutant's own text begins, until the next `End`.
+    /// The text of a mutant begins here, and extends to the next `End`.
     Begin(u32),
     End,
 }
@@ -19,10 +20,10 @@ pub(crate) struct Edit {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// Ordered by where they begin, what is only inserted first, then the outer before the inner.
+/// Edits ordered by their beginning: insertions first, then outer before inner.
 pub(crate) struct Edits(Vec<Edit>);
 
-/// A mutant with the bytes of its own text, and of the edit that it is in.
+/// A mutant, the bytes of its own text, and those of the edit that contains it.
 type Placed = (u32, [usize; 2], [usize; 2]);
 
 impl Edits {
@@ -53,7 +54,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// `range` of the source with those of `edits` that lie in it.
+    /// Copies this range of the source, with the edits inside it.
     fn copy(&mut self, edits: &[Edit], range: Range<usize>) {
         let mut at = range.start;
         for (index, edit) in edits.iter().enumerate() {

@@ -1,7 +1,8 @@
-//! From a mutant's place in the source to the edit that makes it a branch.
+//! Turns the place of a mutant in the source into an edit that makes it a branch.
 //!
-//! `cargo mutants` lists the bytes that it would replace. A branch needs more: an operator's operands, an arm's guard. So the file is parsed, and
-//! every expression that a mutant names by its bytes becomes an edit; several mutants of one expression share it.
+//! `cargo mutants` lists the bytes that it would replace. A branch needs more: an operator's
+//! operands, an arm's guard. So the file is parsed, and every expression at a mutant's place
+//! becomes an edit, which several mutants of one expression share.
 
 use crate::edits::{Edit, Edits, Piece};
 use crate::{Genre, Mutant, Position};
@@ -25,7 +26,7 @@ pub(crate) fn edits(text: &str, mutants: &[&Mutant]) -> Result<Edits, syn::Error
     Ok(Edits::new(finder.edits))
 }
 
-/// Byte offsets of the lines' characters.
+/// Converts lines and characters to byte offsets.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -91,14 +92,15 @@ impl Finder<'_> {
         self.edits.push(Edit { range, pieces });
     }
 
-    /// Functions that return at once, with something else. What the compiler evaluates cannot ask, and is not looked into.
+    /// Edits for function mutants, which return another value at once. `const fn`s are skipped: the
+    /// compiler evaluates them, so they cannot query the switch.
     fn body(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let (Some(first), Some(last)) = (block.stmts.first(), block.stmts.last()) else { return };
         if signature.constness.is_some() {
             return;
         }
         let (first, last) = (self.range(first), self.range(last));
-        // `impl Trait` is one type, and a mutant would be another.
+        // `impl Trait` stands for one type, and a mutant would return another.
         let is_opaque = matches!(&signature.output, syn::ReturnType::Type(_, returned) if matches!(**returned, syn::Type::ImplTrait(_)));
         if is_opaque {
             return self.visit_block(block);
@@ -115,7 +117,7 @@ impl Finder<'_> {
     }
 }
 
-/// `if let … && …`: not an expression that could stand in brackets.
+/// Whether an expression contains `let`, as in `if let … && …`: it cannot be put in parentheses.
 fn holds_let(expression: &syn::Expr) -> bool {
     match expression {
         syn::Expr::Let(_) => true,

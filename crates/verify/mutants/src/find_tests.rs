@@ -1,4 +1,4 @@
-//! What becomes of each kind of mutant.
+//! The woven form of each kind of mutant.
 
 use super::edits;
 use crate::Mutant;
@@ -16,7 +16,7 @@ fn h() -> impl Iterator<Item = u32> {
 }
 ";
 
-/// A mutant of the `nth` (from 0) place where `text` stands in the source.
+/// A mutant of the `nth` (from 0) occurrence of `text` in the source.
 fn mutant(id: u32, genre: &str, text: &str, nth: usize, replacement: &str) -> Mutant {
     let start = SOURCE.match_indices(text).nth(nth).expect("it is there").0;
     let position = |byte: usize| {

@@ -1,7 +1,9 @@
-//! `nicekv-mutants TREE < mutants.json > places.json`: weaves the mutants into the sources in `TREE`, which is a copy.
+//! `nicekv-mutants TREE < mutants.json > places.json`: weaves mutants into the sources in `TREE`,
+//! which is a copy.
 //!
-//! `cargo mutants` builds and tests one tree per mutant: about a minute each here, with the simulator behind it. Woven, a mutant is a branch
-//! that only `NICEKV_MUTANT=id` takes, so that one build holds hundreds of them, and a mutant costs what its tests cost:
+//! `cargo mutants` builds and tests one tree per mutant, which takes about a minute each here, with
+//! the simulator. A woven mutant is a branch that is taken only with `NICEKV_MUTANT=id`: one build
+//! holds hundreds of mutants, and each costs only its tests:
 //!
 //! ```text
 //!   a < b          (if crate::__mutants::is(7) { a <= b } else { a < b })
@@ -9,10 +11,12 @@
 //!   P => …         P if !crate::__mutants::is(9) => …
 //! ```
 //!
-//! `nicekv-mutants plants DIRECTORY TREE > plants.json` does the same with planted bugs ([`plants`]).
+//! `nicekv-mutants plants DIRECTORY TREE > plants.json` does the same with planted bugs
+//! ([`plants`]).
 //!
-//! Input are objects of `cargo mutants --list --json` with an `id` beside; output says where in the written files each one's own text
-//! is, so that errors of the compiler find the mutants that do not compile, and which ones cannot be woven. `.ci/mutants` does the rest.
+//! The input has objects of `cargo mutants --list --json` with an additional `id`. The output says
+//! where each mutant's text is in the written files, so that compiler errors can be attributed to
+//! mutants, and which mutants cannot be woven. `.ci/mutants` does the rest.
 
 mod edits;
 mod find;
@@ -24,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// As `cargo mutants` prints it, beside much that is not needed here.
+/// A mutant in the output of `cargo mutants`; fields that are not needed are omitted.
 #[derive(Deserialize)]
 struct Mutant {
     id: u32,
@@ -50,14 +54,15 @@ struct Span {
     end: Position,
 }
 
-/// Both from 1, the column in characters.
+/// Line and column count from 1; the column is in characters.
 #[derive(Clone, Copy, Deserialize)]
 struct Position {
     line: usize,
     column: usize,
 }
 
-/// Where a mutant's own text is in the file that was written, in bytes; of all that share its expression, in `around`.
+/// Byte ranges in the written file: the mutant's own text, and in `around` the whole edit, which
+/// mutants of one expression share.
 #[derive(Serialize)]
 struct Place {
     id: u32,
@@ -69,7 +74,7 @@ struct Place {
 #[derive(Default, Serialize)]
 struct Woven {
     places: Vec<Place>,
-    /// In what is evaluated by the compiler, where nothing can be switched.
+    /// Mutants in code that the compiler evaluates, where nothing can be switched at run time.
     not_woven: Vec<u32>,
 }
 
@@ -105,7 +110,7 @@ fn weave_plants(directory: &Path, tree: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The crates of these files get the switch that the woven code asks.
+/// Adds the switch that woven code queries to the crates of these files.
 fn add_switches<'a>(tree: &Path, files: impl Iterator<Item = &'a str>) -> Result<(), Box<dyn Error>> {
     let crates: BTreeSet<&str> = files.filter_map(|file| file.split("/src/").next()).collect();
     crates.into_iter().try_for_each(|of_crate| switch::add_to(tree, of_crate))

@@ -1,7 +1,8 @@
-//! Planted bugs: small edits of the sources, each of which breaks a rule and must be found. A check that finds none of them proves nothing.
+//! Planted bugs: small edits of the sources, each of which breaks a rule and must be found. A check
+//! that has not been shown to find bugs proves nothing.
 //!
-//! They are not in the product. `plants/*.toml` has them as text, and this weaves them into a copy of the tree, each behind a switch
-//! that only `NICEKV_MUTANT=id` takes, as mutants are:
+//! They are not in the product. `plants/*.toml` has them as text, and this module weaves them into
+//! a copy of the tree, each behind a switch that is on only with `NICEKV_MUTANT=id`, like a mutant:
 //!
 //! ```toml
 //! [[plant]]
@@ -16,14 +17,15 @@
 //! after = "if target > self.sequence.logged() && !PLANTED(\"adopt-nothing\") {"
 //! ```
 //!
-//! An edit's text before must be in its file exactly once, so that an edit which no longer fits is noticed ([`Plants::woven`]).
+//! The text `before` must be in its file exactly once, so an edit that no longer fits is noticed
+//! ([`Plants::woven`]).
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// What is in front of a bug's name in an edit.
+/// Precedes a bug's name in an edit.
 const PLACE: &str = "PLANTED(\"";
 
 /// A planted bug.
@@ -31,12 +33,12 @@ const PLACE: &str = "PLANTED(\"";
 #[serde(deny_unknown_fields)]
 struct Plant {
     name: String,
-    /// The rule of docs/PROTOCOL.md that it breaks, or nothing.
+    /// The rule of docs/PROTOCOL.md that the bug breaks; empty if it breaks none.
     rule: String,
     about: String,
-    /// What finds it.
+    /// The programs and tests that find the bug.
     found_by: Vec<String>,
-    /// The name in its edits, where two plants are one bug that is looked for in different ways.
+    /// The bug's name in edits, if two plants hunt the same bug in different ways.
     bug: Option<String>,
 }
 
@@ -46,7 +48,7 @@ struct Plant {
 struct Edit {
     file: String,
     before: String,
-    /// With `PLANTED("name")` where the bug decides.
+    /// Contains `PLANTED("name")` where the bug decides.
     after: String,
 }
 
@@ -63,11 +65,11 @@ struct Catalogue {
 pub(crate) struct Plants {
     plants: Vec<Plant>,
     edits: Vec<Edit>,
-    /// By their names in edits.
+    /// Numbers of bugs, by their names in edits.
     ids: BTreeMap<String, u32>,
 }
 
-/// A planted bug, for `.ci/plants`, which runs its finders.
+/// A planted bug as `.ci/plants` reads it, which runs the programs that must find it.
 #[derive(Serialize)]
 pub(crate) struct Listed<'a> {
     name: &'a str,
@@ -78,10 +80,10 @@ pub(crate) struct Listed<'a> {
 }
 
 impl Plants {
-    /// Those in the files of a directory.
+    /// Loads the planted bugs in the files of a directory.
     ///
     /// # Errors
-    /// A file is not understood, a name is used twice, or an edit and its plants do not belong together.
+    /// A file cannot be parsed, a name is used twice, or an edit and its plants do not match.
     pub(crate) fn load(directory: &Path) -> Result<Self, String> {
         let (mut plants, mut edits) = (Vec::new(), Vec::new());
         let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -100,13 +102,13 @@ impl Plants {
     fn of(plants: Vec<Plant>, edits: Vec<Edit>) -> Result<Self, String> {
         let mut names = BTreeSet::new();
         if let Some(twice) = plants.iter().find(|plant| !names.insert(&plant.name)) {
-            return Err(format!("there are two plants named {}", twice.name));
+            return Err(format!("two plants have the name {}", twice.name));
         }
         let bugs: BTreeSet<&str> = plants.iter().map(Plant::bug).collect();
         let ids: BTreeMap<_, _> = bugs.into_iter().map(str::to_owned).zip(1..).collect();
         let edited: BTreeSet<&str> = edits.iter().flat_map(|edit| planted(&edit.after)).collect();
         if let Some(unknown) = edited.iter().find(|bug| !ids.contains_key(**bug)) {
-            return Err(format!("an edit has {PLACE}{unknown}\"), and no plant has that name"));
+            return Err(format!("an edit has {PLACE}{unknown}\"), but no plant has that name"));
         }
         if let Some(missing) = ids.keys().find(|bug| !edited.contains(bug.as_str())) {
             return Err(format!("the plant {missing} has no edit"));
@@ -120,7 +122,7 @@ impl Plants {
     /// The edited files, by their paths in `tree`.
     ///
     /// # Errors
-    /// Every edit that does not fit, with its plants.
+    /// Lists every edit that does not fit, with its plants.
     pub(crate) fn woven(&self, tree: &Path) -> Result<BTreeMap<&str, String>, String> {
         let (mut texts, mut wrong) = (BTreeMap::new(), Vec::new());
         for edit in &self.edits {
@@ -142,14 +144,17 @@ impl Plants {
                 }
                 count => {
                     let before = edit.before.trim();
-                    wrong.push(format!("{names}: {} has this {count} times, not once:\n{before}", edit.file));
+                    wrong.push(format!(
+                        "{names}: {} has this text {count} times, not once:\n{before}",
+                        edit.file
+                    ));
                 }
             }
         }
         if wrong.is_empty() { Ok(texts) } else { Err(wrong.join("\n")) }
     }
 
-    /// The text after, which asks the switch.
+    /// The text `after`, with queries of the switch.
     fn after(&self, edit: &Edit) -> String {
         let mut after = edit.after.clone();
         for bug in planted(&edit.after) {
@@ -174,7 +179,7 @@ impl Plant {
     }
 }
 
-/// The names in an edit.
+/// The names of bugs in an edit.
 fn planted(after: &str) -> impl Iterator<Item = &str> {
     after.split(PLACE).skip(1).filter_map(|rest| rest.split('"').next())
 }
@@ -222,7 +227,7 @@ mod tests {
         for before in ["a", "b"] {
             let plants = of(before).unwrap_or_else(|error| panic!("{error}"));
             let error = plants.woven(tree.path()).unwrap_err();
-            assert!(error.starts_with("one: a.rs has this") && error.contains("not once"), "{error}");
+            assert!(error.starts_with("one: a.rs has this text") && error.contains("not once"), "{error}");
         }
         assert!(Plants::of(vec![plant("one")], vec![]).is_err(), "a plant without an edit");
         assert!(Plants::of(vec![], vec![edit("a", "PLANTED(\"one\")")]).is_err(), "an edit without a plant");
@@ -236,7 +241,7 @@ mod tests {
         plants.woven(root).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// `.ci/plants` would notice a renamed test only after it has built everything.
+    /// Otherwise `.ci/plants` would notice a renamed test only after it has built everything.
     #[test]
     fn tests_that_find_planted_bugs_exist() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).expect("crates/verify/mutants");
@@ -255,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Whether a source in this folder has the text.
+    /// Whether a source file in this folder contains the text.
     fn contains(folder: &Path, text: &str) -> bool {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| match path.is_dir() {
             true => contains(&path, text),

@@ -1,10 +1,11 @@
-//! What a mutated crate gets: the switch that its mutants ask.
+//! The switch that a mutated crate gets, which its mutants query.
 
 use std::error::Error;
 use std::path::Path;
 
-/// A module at the end of the crate's root. `NICEKV_MUTANT` chooses a mutant; with `NICEKV_MUTANTS_REACHED` the ids of all that are asked
-/// for are added to that file, once per process.
+/// A module that is appended to the crate's root. `NICEKV_MUTANT` chooses a mutant. With
+/// `NICEKV_MUTANTS_REACHED` the ids of all mutants that are reached are appended to that file, once
+/// per process.
 const SWITCH: &str = r#"
 #[allow(unreachable_pub, dead_code, clippy::all)]
 mod __mutants {
@@ -39,11 +40,11 @@ mod __mutants {
 }
 "#;
 
-/// The crate's root gets the switch, and the standard library that it needs.
+/// Adds the switch, and the standard library that it needs, to a crate's root.
 pub(crate) fn add_to(tree: &Path, of_crate: &str) -> Result<(), Box<dyn Error>> {
     let root = tree.join(of_crate).join("src/lib.rs");
     let mut text = std::fs::read_to_string(&root)?;
-    // Spaces, so that the places of mutants in this file stay true.
+    // Replaced by spaces of the same length, so that the places of mutants in this file stay right.
     if let Some(start) = text.find("#![cfg_attr(")
         && text[start..].lines().next().is_some_and(|line| line.contains("no_std"))
     {
