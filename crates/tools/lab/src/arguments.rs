@@ -194,7 +194,7 @@ impl Default for ControlArguments {
     }
 }
 
-/// As options of the command line.
+/// Prints the options in command-line form.
 impl fmt::Display for ControlArguments {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let store = match self.store {
@@ -261,7 +261,7 @@ impl NetworkArguments {
     }
 }
 
-/// As options of the command line.
+/// Prints the options in command-line form.
 impl fmt::Display for NetworkArguments {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { switch, fabric, switches, topology, mtu } = self;
@@ -317,7 +317,7 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| format!("{text:?} is not a percentage from 0 to 100"))
 }
 
-/// At most a week.
+/// Parses minutes, at most a week.
 fn minutes(text: &str) -> Result<f64, String> {
     let minutes = text.parse().ok().filter(|minutes| (0.01..=10_080.0).contains(minutes));
     minutes.ok_or_else(|| format!("{text:?} is not a number of minutes from 0.01 to 10080"))

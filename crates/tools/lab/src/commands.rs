@@ -1,4 +1,5 @@
-//! Commands on a lab that runs: `exec`, `status`, `kill`, `start`, `pause`, `resume`, `switch-restart`.
+//! Commands on a running lab: `exec`, `status`, `kill`, `start`, `pause`, `resume`,
+//! `switch-restart`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -21,9 +22,9 @@ use crate::topology::{Fabric, Host};
 
 /// Tells client commands which cluster to use.
 const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
-/// A process that cannot start ends within this time.
+/// A process that cannot start exits within this time.
 const EARLY_END: Duration = Duration::from_millis(300);
-/// For the election of a leader of the metadata service, which takes about a second.
+/// Timeout for the election of a leader of the metadata service, which takes about a second.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn load(scope: &Scope) -> Result<LabState> {
@@ -37,12 +38,12 @@ pub(crate) fn exec(scope: &Scope, host: &str, command: &[OsString]) -> Result<()
     scope.namespace(host).enter()?;
     let [program, arguments @ ..] = command else { unreachable!("clap requires a command") };
     let mut command = Command::new(program);
-    // Not the cluster that the environment outside may name.
+    // Overrides the cluster that the operator's environment may name.
     let error = command.args(arguments).env(ENDPOINT_VARIABLE, state.endpoints()).exec();
     Err(LabError::Execute { program: program.to_string_lossy().into(), source: error })
 }
 
-/// Which of several instances of the metadata service a command means by `metadata`.
+/// Which instance of several the name `metadata` means.
 #[derive(Clone, Copy)]
 enum Instance {
     Leader,
@@ -52,8 +53,8 @@ enum Instance {
     Paused,
 }
 
-/// The name of the host that an operator means by `host`. If `metadata` may be one of several instances, prints which it is;
-/// `metadata-0` is the first one.
+/// The name of the host that an operator means by `host`. If `metadata` may mean one of several
+/// instances, prints which one it means; the first is called `metadata-0`.
 fn resolve(scope: &Scope, host: &str, instance: Instance) -> Result<String> {
     let metadata = Host::Metadata.to_string();
     if host == format!("{metadata}-0") {
@@ -78,7 +79,7 @@ fn resolve(scope: &Scope, host: &str, instance: Instance) -> Result<String> {
     Ok(found)
 }
 
-/// The instance of the metadata service that says that it leads.
+/// The instance of the metadata service that reports that it leads.
 fn leader(scope: &Scope, state: &LabState) -> Result<String> {
     let ask = || admin::ask(&state.metadata, &AdminRequest::Status, LEADER_TIMEOUT);
     let answer = scope.namespace(Host::Metadata).inside(ask)?;
@@ -130,13 +131,14 @@ fn start(scope: &Scope, host: &str) -> Result<()> {
     watch(scope, name, process)
 }
 
-/// Starts a host's process again, and does not check whether it keeps running.
+/// Starts a host's process again, without checking whether it keeps running.
 pub(crate) fn start_unwatched(scope: &Scope, host: Host) -> Result<()> {
     let _lock = Lock::take(scope)?;
     start_again(scope, &mut load(scope)?, host).map(|_| ())
 }
 
-/// Kills a switch's process, if it is running, and starts it again: with empty tables, and the same faults.
+/// Kills a switch's process, if it is running, and starts it again: with empty tables, and the same
+/// injected faults.
 pub(crate) fn restart_switch(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope)?;
     let mut state = load(scope)?;
@@ -151,7 +153,7 @@ pub(crate) fn restart_switch(scope: &Scope, host: &str) -> Result<()> {
     watch(scope, switch, process)
 }
 
-/// Stops the host's process where it is.
+/// Stops the host's process with SIGSTOP.
 pub(crate) fn pause(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope)?;
     let host = *load(scope)?.host_mut(host)?;
@@ -161,7 +163,7 @@ pub(crate) fn pause(scope: &Scope, host: &str) -> Result<()> {
     }
 }
 
-/// Continues the host's process.
+/// Continues the host's process with SIGCONT.
 pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
     let _lock = Lock::take(scope)?;
     let mut state = load(scope)?;
@@ -170,11 +172,11 @@ pub(crate) fn resume(scope: &Scope, host: &str) -> Result<()> {
         Some(process) if process.resume()? => {}
         _ => return Err(LabError::HostNotRunning { host: host.name }),
     }
-    // It may have been paused before it had loaded its programs.
+    // The switch may have been paused before it had loaded its programs.
     if host.name.switch().is_some() { faults::apply(scope, &state) } else { Ok(()) }
 }
 
-/// Fails with the last log line of a process that ends at once.
+/// Fails with the last log line if the process exits at once.
 fn watch(scope: &Scope, host: Host, process: ProcessId) -> Result<()> {
     match process.ends_within(EARLY_END)? {
         true => Err(LabError::Ended { host, log_line: last_log_line(scope, host) }),
@@ -192,7 +194,7 @@ fn start_again(scope: &Scope, state: &mut LabState, name: Host) -> Result<Proces
     Ok(process)
 }
 
-/// The hosts, then the output of `nicekv status`; fails if that fails.
+/// Shows the hosts, then the output of `nicekv status`. Fails if that fails.
 pub(crate) fn status(scope: &Scope, json: bool, partitions: bool) -> Result<ExitCode> {
     let state = load(scope)?;
     let mut ask = Command::new(&state.program);
@@ -231,7 +233,7 @@ fn state_of(host: &HostState) -> &'static str {
     }
 }
 
-/// Adds the hosts to the cluster's status.
+/// Adds the hosts to the cluster's status, for `--json`.
 fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
     let counts = faults::counts(scope, state).unwrap_or_default();
     let faults = |host: Host| {

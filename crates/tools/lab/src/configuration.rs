@@ -17,7 +17,7 @@ use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 /// Port of each host's metrics.
 const METRICS_PORT: u16 = 9464;
 
-/// The file for this lab, as TOML.
+/// The configuration file for this lab, as TOML.
 pub(crate) fn of(plan: &Plan) -> Result<String, String> {
     let cluster = match &plan.data_directory {
         Some(path) => cluster_of(path)?,
@@ -55,7 +55,7 @@ pub(crate) fn of(plan: &Plan) -> Result<String, String> {
         multicast_vring: multicast,
         group_ring: None,
         link_mbit_per_second: plan.link_mbit_per_second,
-        // A get by quorum asks several replicas, so clients are not divided among them.
+        // A get by quorum asks several replicas, so gets are not divided among them.
         clients: plan.write_set.is_none().then(|| format!("{clients}/{clients_length}")),
         metadata: metadata(plan),
         nodes: plan.nodes.iter().map(node).collect(),
@@ -70,7 +70,7 @@ pub(crate) fn of(plan: &Plan) -> Result<String, String> {
     toml::to_string(&config).map_err(to_line)
 }
 
-/// The first instance of the metadata service, with the others in it.
+/// The section of the first instance of the metadata service, which also lists the others.
 fn metadata(plan: &Plan) -> MetadataSection {
     let is_plain = !plan.edges.is_empty();
     let instance = |planned: &PlannedInstance| InstanceSection {
@@ -107,7 +107,7 @@ fn metadata(plan: &Plan) -> MetadataSection {
     }
 }
 
-/// Gateways have one thread each, since all hosts share one machine.
+/// Gateways run one thread each, since all hosts share one machine.
 fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     let threads = Some(ThreadCount::ONE);
     GatewaySection {
@@ -128,7 +128,7 @@ fn gateway(plan: &Plan, name: &str) -> GatewaySection {
     }
 }
 
-/// The switches, or on a plain network the edges.
+/// The switches; on a plain network the edges.
 fn switches(plan: &Plan) -> Vec<SwitchSection> {
     if !plan.edges.is_empty() {
         return plan.edges.iter().map(|edge| edge_section(plan, edge)).collect();
@@ -136,7 +136,7 @@ fn switches(plan: &Plan) -> Vec<SwitchSection> {
     plan.switches.iter().map(|planned| switch_section(plan, planned)).collect()
 }
 
-/// Interfaces have the name of the host at the other end.
+/// A switch's interfaces have the names of the hosts at their other ends.
 fn switch_section(plan: &Plan, planned: &PlannedSwitch) -> SwitchSection {
     let port = |port: &PlannedPort| PortSection {
         number: port.number,
@@ -148,7 +148,8 @@ fn switch_section(plan: &Plan, planned: &PlannedSwitch) -> SwitchSection {
     switch(&planned.name, planned.control.clone(), plan.router_mac, ports, &planned.directory)
 }
 
-/// Its own port is the cable within the host; the ports of all other servers are the host's uplink.
+/// An edge's port to its own host is the link within the host; its ports to all other servers are
+/// the host's uplink.
 fn edge_section(plan: &Plan, edge: &PlannedEdge) -> SwitchSection {
     let servers = plan.nodes.iter().map(|node| node.switch_port);
     let servers = servers.chain(plan.metadata.iter().map(|instance| instance.switch_port));
@@ -181,7 +182,7 @@ fn switch(
         hosts: vec![],
         address: None,
         data_directory: Some(directory.into()),
-        // The host of an edge has another role with metrics.
+        // The edge's host has another role that already serves metrics at the usual port.
         metrics: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT + 1))),
     }
 }
@@ -191,7 +192,7 @@ fn metrics(address: Ipv4Addr) -> SocketAddr {
     (address, METRICS_PORT).into()
 }
 
-/// The id of the cluster whose data is, or will be, in this directory.
+/// The id of the cluster whose data is in this directory, or will be.
 fn cluster_of(path: &Path) -> Result<u128, String> {
     let files: Arc<dyn Files> = Arc::new(RealFiles);
     let expected = Expected {

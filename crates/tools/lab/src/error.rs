@@ -7,10 +7,8 @@ use thiserror::Error;
 
 use crate::topology::Host;
 
-/// Result of the crate.
 pub type Result<T> = std::result::Result<T, LabError>;
 
-/// Why a lab command failed.
 #[derive(Debug, Error)]
 pub enum LabError {
     #[error("nicekv lab needs root, for network namespaces and eBPF: run it with sudo")]
@@ -20,7 +18,7 @@ pub enum LabError {
     #[error("another nicekv lab command is changing this lab: wait until it ends")]
     Busy,
     #[error(
-        "a lab is there already ({path}), running or left behind: `nicekv lab down` removes it",
+        "a lab already exists ({path}), running or left behind: `nicekv lab down` removes it",
         path = path.display()
     )]
     AlreadyThere { path: PathBuf },
@@ -50,7 +48,7 @@ pub enum LabError {
     HostNotRunning { host: Host },
     #[error("no instance of the metadata service leads at the moment ({reason}): name one, {instances}")]
     NoLeader { instances: String, reason: String },
-    #[error("the switch has no cable of its own: name another host")]
+    #[error("the switch has no link of its own: name another host")]
     NoCable,
     #[error("there is no link between {one} and {other}")]
     NoTrunk { one: Host, other: Host },
@@ -89,7 +87,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// As of every command: 1 is a failed operation, 2 usage or environment.
+    /// Exit code, as of every command: 1 for a failed operation, 2 for usage or environment.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Tool { .. }

@@ -1,6 +1,8 @@
-//! Members of etcd beside the instances of the metadata service: processes of the lab like others, for `kill`, `start` and `pause`.
+//! Members of etcd on the hosts of the metadata service's instances. They are processes of the lab
+//! like others, for `kill`, `start` and `pause`.
 //!
-//! Hosts of a lab are near each other, so the members elect a new leader in less than a second, which the metadata service survives.
+//! Hosts of a lab are close to each other, so the members elect a new leader in less than a second,
+//! which the metadata service survives.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,14 +1,16 @@
-//! Faults of the network: cuts, loss and duplicates at the switch's port of a host, and links between switches that are down.
+//! Faults of the network: cuts, loss and duplicates at a host's port of the switch, and links
+//! between switches that are down.
 //!
 //! ```text
 //!   nicekv lab cut | loss | duplicate | heal ─▶ lab.json ─▶ maps of the switch's programs
 //!   nicekv lab start switch | switch-restart ────────┘
 //! ```
 //!
-//! On a plain network they are rules of nftables at the bridge's ports ([`nftables`]).
+//! On a plain network faults are nftables rules at the bridge's ports ([`nftables`]).
 //!
-//! The state file says which faults there are: a switch that starts again gets them some milliseconds after it begins to forward.
-//! The management cable between the switch and the metadata service has no port and no faults.
+//! The state file lists the faults. A restarted switch gets them some milliseconds after it begins
+//! to forward. The management link between the switch and the metadata service has no port and no
+//! faults.
 
 mod nftables;
 
@@ -25,12 +27,12 @@ use crate::state::{CableFaults, LabState};
 use crate::tool::run;
 use crate::topology::{Fabric, Host};
 
-/// A switch that has just started loads its programs within this time.
+/// Maximum time in which a switch that has just started loads its programs.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two attempts.
+/// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// The faults of the switch's port: its directions are those of the switch.
+/// Converts a host's faults to those of the switch's port to it, where in and out are swapped.
 fn at_port(faults: &CableFaults) -> PortFaults {
     let lost = |cut: bool| if cut { 1.0 } else { faults.loss_percent / 100.0 };
     PortFaults {
@@ -40,7 +42,7 @@ fn at_port(faults: &CableFaults) -> PortFaults {
     }
 }
 
-/// Changes the faults of one host's cable, or of all of them.
+/// Changes the faults of one host's link, or of all links.
 pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut CableFaults)) -> Result<()> {
     let _lock = Lock::take(scope)?;
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
@@ -59,7 +61,7 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Cab
     apply(scope, &state)
 }
 
-/// Applies the faults in the state to the plain network, or to the running switches.
+/// Applies the faults in the state file to the plain network, or to the running switches.
 pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
     if state.fabric == Fabric::Plain {
         return nftables::apply(scope, state);
@@ -78,7 +80,7 @@ fn apply_at(scope: &Scope, state: &LabState, switch: Host) -> Result<()> {
             return Ok(());
         }
         if process.is_paused() {
-            // It cannot load its programs now: `resume` applies the faults.
+            // A paused switch cannot load its programs now: `resume` applies the faults.
             return Ok(());
         }
         if Instant::now() > deadline {
@@ -105,7 +107,8 @@ pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, F
     Ok(all)
 }
 
-/// The faults at the ports of one switch. Faults of a switch are applied at the other ends of all of its trunks.
+/// The faults at the ports of one switch. Faults of a whole switch are applied at the other ends of
+/// its trunks.
 fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &CableFaults)> {
     let faults = state.faults.iter().map(|(host, faults)| (*host, faults));
     let layout = state.layout();
@@ -120,7 +123,7 @@ fn by_interface(scope: &Scope, state: &LabState, switch: Host) -> Result<BTreeMa
     of_switch(state, switch).map(at).collect()
 }
 
-/// The interface of a switch that leads to a host.
+/// The switch's interface to a host.
 fn interface(scope: &Scope, switch: Host, host: Host) -> Result<u32> {
     let find = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -129,7 +132,8 @@ fn interface(scope: &Scope, switch: Host, host: Host) -> Result<u32> {
     scope.namespace(switch).inside(find)?.map_err(LabError::system(format!("find the port of {host}")))
 }
 
-/// Takes the link between two switches down, or brings it up again. Unlike an injected fault, both ends see it.
+/// Takes the link between two switches down, or brings it up again. Unlike an injected fault, both
+/// ends notice it.
 pub(crate) fn set_link(scope: &Scope, one: &str, other: &str, is_up: bool) -> Result<()> {
     let lock = Lock::take(scope)?;
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;

@@ -1,4 +1,4 @@
-//! Starting the processes of a lab, and what they wrote last.
+//! Starts the processes of a lab, and reads the last lines of their logs.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use crate::state::LabState;
 use crate::topology::Host;
 use crate::wait::{Progress, fail_if};
 
-/// Starts the process of every host but the spares.
+/// Starts the process of every host except the spares.
 pub(crate) fn start_all(
     scope: &Scope,
     state: &mut LabState,

@@ -27,15 +27,15 @@ use std::fmt;
 
 use crate::topology::{Fabric, HOSTS_OF_A_KIND_MAX, Host};
 
-/// Most switches: their management cables have addresses of one byte.
+/// Maximum number of switches: the addresses of their management links have one byte for it.
 pub(crate) const SWITCHES_MAX: usize = 9;
-/// Switches of each level of TurboKV's topology, from above.
+/// Switches in TurboKV's topology: Cores, then AGGs and ToRs.
 const CORES: u8 = 2;
 const AGGREGATIONS: u8 = 2;
 const RACKS: u8 = 4;
 const FIRST_RACK: u8 = CORES + AGGREGATIONS;
 pub(crate) const TURBOKV_SWITCHES: usize = (FIRST_RACK + RACKS) as usize;
-/// Default numbers of nodes and clients.
+/// Default numbers of nodes and clients with TurboKV's topology.
 pub(crate) const TURBOKV_HOSTS: (usize, usize) = (16, 4);
 
 /// How switches are connected.
@@ -58,7 +58,8 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The arrangement of switches, which follows from its shape and the numbers of switches and nodes.
+/// The arrangement of switches, which follows from the topology and the numbers of switches and
+/// nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Shape,
@@ -92,7 +93,7 @@ impl Layout {
         Self::new(Shape::Tree, 1, 0)
     }
 
-    /// All switches, from above.
+    /// All switches, the upper levels first.
     pub(crate) fn switches(self) -> impl Iterator<Item = Host> {
         (0..self.switches).map(switch)
     }
@@ -119,7 +120,7 @@ impl Layout {
         }
     }
 
-    /// The switches above that have a trunk to this one.
+    /// The upper neighbours of a switch.
     pub(crate) fn above(self, switch: Host) -> Vec<Host> {
         let above = match (self.shape, switch.switch()) {
             (_, None | Some(0)) => 0..0,
@@ -131,20 +132,20 @@ impl Layout {
         above.map(self::switch).collect()
     }
 
-    /// All switches that have a trunk to this one, from above.
+    /// All neighbours of a switch, the upper ones first.
     pub(crate) fn neighbours(self, switch: Host) -> Vec<Host> {
         let is_neighbour =
             |other: &Host| self.above(switch).contains(other) || self.above(*other).contains(&switch);
         self.switches().filter(is_neighbour).collect()
     }
 
-    /// Trunks, the end above first.
+    /// All trunks, as pairs with the upper end first.
     pub(crate) fn links(self) -> Vec<(Host, Host)> {
         let of = |below: Host| self.above(below).into_iter().map(move |above| (above, below));
         self.switches().flat_map(of).collect()
     }
 
-    /// The trunk between two switches, the end above first.
+    /// The trunk between two switches, upper end first; `None` if there is none.
     pub(crate) fn link(self, one: Host, other: Host) -> Option<(Host, Host)> {
         self.links().into_iter().find(|link| *link == (one, other) || *link == (other, one))
     }

@@ -1,20 +1,22 @@
-//! A cluster on one machine with real hosts: network namespaces around a switch in the kernel, one process in each.
+//! A cluster on one machine with real hosts: network namespaces around a switch in the kernel, one
+//! process in each.
 //!
 //! ```text
-//!   nicekv lab up ─▶ namespaces, cables ─▶ nicekv switch | metadata | node | gateway, one per namespace ─▶ ready
+//!   nicekv lab up ─▶ namespaces, links ─▶ nicekv switch | metadata | node | gateway, one per namespace ─▶ ready
 //!   nicekv lab exec | kill | start | status ─▶ find them by /run/nicekv/lab.json
 //!   nicekv lab cut | loss | pause | heal …  ─▶ faults at the switch's ports, and of processes
 //!   nicekv lab down ─▶ nothing left
 //! ```
 //!
-//! Reading order: [`topology`] (hosts and addresses), `layout` (which host is at which switch), `scope` (names and files), `network`
-//! (cables), `process`, `launch` and `up`, `ready`, `commands`, `faults`. Then the tests that an operator can run: `clients`,
-//! `test_lab`, `chaos`, `power_loss`.
+//! Reading order: [`topology`] (hosts and addresses), `layout` (which host is at which switch),
+//! `scope` (names and files), `network` (links), `process`, `launch` and `up`, `ready`, `commands`,
+//! `faults`. Then the tests that an operator can run: `clients`, `test_lab`, `chaos`, `power_loss`.
 //!
 //! Invariants:
-//! - While anything of a lab exists, its state file does; a second lab of that name is refused.
-//! - Everything that belongs to a lab is, or is in, one of its namespaces, or is below its directory. So `down` finds all of it
-//!   whatever has happened, and touches nothing else.
+//! - While anything of a lab exists, its state file exists; a second lab of the same name is
+//!   refused.
+//! - Everything that belongs to a lab is one of its namespaces, is in one, or is below its
+//!   directory. So `down` finds all of it whatever has happened, and touches nothing else.
 //! - A process is killed only if it is the recorded one or is in a namespace of the lab.
 
 mod arguments;
@@ -57,7 +59,7 @@ pub use topology::Fabric;
 use scope::Scope;
 use state::CableFaults;
 
-/// Carries out a command on the lab that [`LAB_VARIABLE`] names.
+/// Executes a command on the lab that [`LAB_VARIABLE`] names.
 pub fn run(command: LabCommand, roles: Roles<'_>) -> Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         return Err(LabError::NotRoot);

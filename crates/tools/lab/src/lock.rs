@@ -1,8 +1,9 @@
-//! One command at a time changes a lab.
+//! Only one command at a time changes a lab.
 //!
-//! The lock is an `flock` on a file. Every tool that a command runs has the file open as its standard input, and a process
-//! between fork and exec has it too: when a command is killed, the lock is free only once everything that it has
-//! started has ended or is detached *inside* its namespace. So the next holder finds nothing in motion.
+//! The lock is an `flock` on a file. Every tool that a command runs has the file open as its
+//! standard input, and so has a process between fork and exec. So when a command is killed, the
+//! lock becomes free only after everything that it has started has ended, or is detached *inside*
+//! its namespace. The next holder never runs beside tools of the previous one.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -13,25 +14,25 @@ use std::time::{Duration, Instant};
 use crate::error::{LabError, Result};
 use crate::scope::Scope;
 
-/// Between two looks at a lock that is taken.
+/// Interval at which a taken lock is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// For another command to end.
+/// Timeout for another command to end.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Held until dropped.
+/// The lock of a lab, held until it is dropped.
 pub(crate) struct Lock {
     file: File,
     path: PathBuf,
 }
 
 impl Lock {
-    /// Takes the lock of a lab, after the command that holds it.
+    /// Takes the lock of a lab. Waits for the command that holds it.
     pub(crate) fn take(scope: &Scope) -> Result<Self> {
         Self::take_within(scope, LOCK_TIMEOUT)
     }
 
-    /// The same, with another timeout than [`LOCK_TIMEOUT`].
+    /// The same with another timeout than [`LOCK_TIMEOUT`].
     pub(crate) fn take_within(scope: &Scope, timeout: Duration) -> Result<Self> {
         let directory = Scope::run_directory();
         fs::create_dir_all(directory).map_err(LabError::io("create", directory))?;
@@ -40,7 +41,7 @@ impl Lock {
             let lock = Self::open(scope)?;
             match lock.file.try_lock() {
                 Ok(()) if lock.is_current() => return Ok(lock),
-                // The last holder has removed the file.
+                // The last holder has removed this file: open the new one.
                 Ok(()) => continue,
                 Err(TryLockError::Error(error)) => return Err(LabError::io("lock", &lock.path)(error)),
                 Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Err(LabError::Busy),
@@ -62,7 +63,8 @@ impl Lock {
         }
     }
 
-    /// For a tool that has to end before another command may take the lock.
+    /// The lock's file as standard input of a tool, which must end before another command may take
+    /// the lock.
     pub(crate) fn share(&self) -> Result<Stdio> {
         Ok(self.file.try_clone().map_err(LabError::io("share", &self.path))?.into())
     }

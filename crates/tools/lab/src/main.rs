@@ -1,4 +1,4 @@
-//! `nicekv-lab`, which `nicekv lab` runs.
+//! The program `nicekv-lab`, which `nicekv lab` runs.
 
 mod configuration;
 

@@ -1,4 +1,4 @@
-//! Network namespaces by name, as `ip netns` keeps them.
+//! Named network namespaces, as `ip netns` manages them.
 
 use std::fs::{self, File};
 use std::io;
@@ -34,12 +34,11 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace of this name.
     pub fn new(name: String) -> Self {
         Self { name }
     }
 
-    /// All on this machine.
+    /// All named namespaces on this machine.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let entries = match fs::read_dir(DIRECTORY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -49,7 +48,6 @@ impl Namespace {
         Ok(names.map(Self::new).collect())
     }
 
-    /// Its name, as `ip netns` lists it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -75,7 +73,8 @@ impl Namespace {
         enter(&self.open()?).map_err(LabError::io("enter", &self.path()))
     }
 
-    /// Runs `work` on a new thread in the namespace: sockets that it opens and processes that it starts stay there.
+    /// Runs `work` on a new thread in the namespace. Sockets that it opens and processes that it
+    /// starts stay in the namespace.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| work()));
@@ -84,7 +83,8 @@ impl Namespace {
     }
 }
 
-/// Moves the calling thread, by a single system call, so that it may be called between fork and exec.
+/// Moves the calling thread into the namespace by a single system call, so it may be called between
+/// fork and exec.
 pub(crate) fn enter(namespace: &File) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }

@@ -1,4 +1,4 @@
-//! The namespaces and cables of a lab.
+//! The namespaces and links of a lab.
 //!
 //! ```text
 //!  ns node-0            ns switch                     ns metadata
@@ -7,9 +7,11 @@
 //!    eth0 ══════ veth ══ client-0      └ …   mgmt0 ══ veth ══ mgmt0-0
 //! ```
 //!
-//! Further switches have a namespace each, management cables, and trunks: `switch-1` at the first one, `switch` at its own end ([`crate::layout`]).
+//! Each further switch has a namespace, management links, and trunks. The trunk between the first
+//! two is called `switch-1` at the first switch, and `switch` at its other end ([`crate::layout`]).
 //!
-//! On a plain network (`--fabric plain`) a bridge is in the middle, and each host has a cable within itself, whose far end belongs to its edge:
+//! On a plain network (`--fabric plain`) the hosts are connected by a bridge, and each host has an
+//! internal link whose far end belongs to its edge:
 //!
 //! ```text
 //!  ns node-0                                   ns fabric
@@ -18,7 +20,8 @@
 //!    vring0 ═ veth ═ vring1 ── tc ──▶ eth0 ┘
 //! ```
 //!
-//! Nothing is ever created in the operator's own namespace, so removing the namespaces removes everything.
+//! Nothing is ever created in the operator's own namespace, so removing the namespaces removes
+//! everything.
 
 use std::fs;
 use std::path::Path;
@@ -39,10 +42,10 @@ use crate::topology::{
 
 /// The largest MTU of an interface.
 const MTU_MAX: u32 = 65_535;
-/// Name of the plain network's bridge.
+/// Name of the bridge of a plain network.
 const BRIDGE: &str = "bridge";
 
-/// Properties of the cables between hosts and switches.
+/// Properties of the links between hosts and switches.
 #[derive(Clone, Copy)]
 pub(crate) struct Cables {
     /// The hook of the switch.
@@ -50,7 +53,7 @@ pub(crate) struct Cables {
     pub(crate) mtu: Mtu,
 }
 
-/// Features of a host's end of a cable for a switch at this hook (see nicekv-switch-xdp).
+/// Offload features of a host's end of a link, for a switch at this hook (see nicekv-switch-xdp).
 fn features(hook: Hook) -> &'static str {
     match hook {
         // The switch segments GSO batches itself; behind it, GRO merges them again.
@@ -59,8 +62,8 @@ fn features(hook: Hook) -> &'static str {
     }
 }
 
-/// Creates the namespace of `host` and its cable to its switch, whose namespace must exist; of a further switch, its trunks. Routes to
-/// `vrings` lead through the cable, or through the host's edge.
+/// Creates the namespace of `host` and its link to its switch, whose namespace must exist. A
+/// further switch gets trunks. Routes to `vrings` lead over the link, or through the host's edge.
 pub(crate) fn add_host(
     lock: &Lock,
     scope: &Scope,
@@ -107,13 +110,14 @@ fn add_segmenter(lock: &Lock, switch: &Namespace) -> Result<()> {
     let (name, [near, far]) = (switch.name(), CUTTER);
     run(lock, &format!("ip -n {name} link add {near} type veth peer name {far}"))?;
     run(lock, &format!("ip netns exec {name} ethtool -K {near} tx-udp-segmentation off"))?;
-    // For frames of any port.
+    // It must carry the frames of every port.
     [near, far]
         .iter()
         .try_for_each(|end| run(lock, &format!("ip -n {name} link set {end} mtu {MTU_MAX} arp off up")))
 }
 
-/// The same for a host on a plain network. Edges have no namespace of their own.
+/// The same for a host on a plain network. Edges have no namespaces; they run in those of their
+/// hosts.
 pub(crate) fn add_plain_host(
     lock: &Lock,
     scope: &Scope,
@@ -138,7 +142,8 @@ pub(crate) fn add_plain_host(
     if host.edge().is_some() { add_edge_cable(lock, &namespace, host, mtu, vrings) } else { Ok(()) }
 }
 
-/// The cable within a host through which its edge gets what the host sends to the vrings.
+/// Creates the link within a host through which its edge receives what the host sends to the
+/// vrings.
 fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrings: &[String]) -> Result<()> {
     let (name, near, far) = (namespace.name(), VRING_INTERFACE, EDGE_INTERFACE);
     let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
@@ -155,13 +160,14 @@ fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrin
     Ok(())
 }
 
-/// What a host sends to a vring may come back to its own node, with its own address as the source.
+/// Accepts packets with the host's own source address: what a host sends to a vring may come back
+/// to its own node.
 fn accept_own(namespace: &Namespace, interface: &str) -> Result<()> {
     let path = format!("/proc/sys/net/ipv4/conf/{interface}/accept_local");
     namespace.inside(|| fs::write(&path, "1"))?.map_err(LabError::io("write", Path::new(&path)))
 }
 
-/// Turns off router solicitations and the like, so that only the cluster's traffic is on the cables.
+/// Turns off router solicitations and the like, so that only the cluster's traffic is on the links.
 fn silence_ipv6(namespace: &Namespace) -> Result<()> {
     namespace.inside(|| {
         for interfaces in ["all", "default"] {
@@ -194,7 +200,8 @@ fn connect(
     )?;
     run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
     let port = match hook {
-        // Without it the host's end does not apply GRO to what comes from here. TCP is not affected.
+        // Without it the host's end does not apply GRO to what comes from here. TCP is not
+        // affected.
         Hook::Tc => "tso off",
         // Merges what XDP passes on to tc, such as chunks.
         _ => "gro on rx-udp-gro-forwarding on",
@@ -211,7 +218,8 @@ fn connect(
     Ok(())
 }
 
-/// A trunk of a further switch. Each end has the name of the switch at the other end. TCP crosses it as it was sent, without merging.
+/// Creates a trunk between two switches. Each end has the name of the switch at the other end. TCP
+/// crosses it as it was sent, without merging.
 fn connect_trunk(
     lock: &Lock,
     (above, back): (&Namespace, Host),
@@ -232,7 +240,8 @@ fn connect_trunk(
     Ok(())
 }
 
-/// The management cable of a switch: its end is named by the instance, the instance's end by both.
+/// Creates the management link between a switch and an instance. The switch's end has the
+/// instance's number in its name, the other end has both numbers.
 fn connect_control(
     lock: &Lock,
     scope: &Scope,

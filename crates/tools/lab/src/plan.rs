@@ -1,4 +1,5 @@
-//! What the configuration of a lab's processes has to say, in whatever form the program reads it.
+//! The content of the configuration for a lab's processes, independent of the form in which the
+//! program reads it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -11,18 +12,17 @@ use crate::topology::{
     EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
 };
 
-/// Default memory of a node's kernel for gets.
+/// Default memory of a node's kernel for gets, in MiB.
 pub(crate) const KERNEL_GET_MIB: u32 = 32;
 
-/// Default rate of links, for the windows that storage targets reserve on them.
+/// Default rate of links, by which storage targets reserve transfer windows.
 pub(crate) const LINK_MBIT_PER_SECOND: u64 = 1_000;
 
 /// The program whose roles run on the hosts of a lab, as `ROLE --config FILE [--name HOST]`.
 #[derive(Clone, Copy)]
 pub struct Roles<'a> {
-    /// The program.
     pub program: &'a Path,
-    /// Writes the configuration file that all of its roles read; an error is one line.
+    /// Writes the configuration file that all roles read. An error is one line.
     pub configure: &'a dyn Fn(&Plan) -> Result<String, String>,
 }
 
@@ -31,134 +31,127 @@ pub struct Roles<'a> {
 pub struct Plan {
     /// Copies of each value.
     pub replicas: usize,
-    /// k, of a cluster by quorum.
+    /// The write quorum k, if the default keyspace is by quorum.
     pub write_set: Option<u8>,
-    /// Further keyspaces.
+    /// Keyspaces in addition to the default one.
     pub keyspaces: Vec<KeyspaceSpec>,
     /// Where data is kept, in a directory for each host; `None` for a cluster in memory.
     pub data_directory: Option<PathBuf>,
-    /// Data of the metadata service, also of a cluster in memory, since it may be killed without the nodes.
+    /// Directory for the data of the metadata service. It exists also if nodes store in memory,
+    /// since the metadata service may be killed alone.
     pub metadata_directory: PathBuf,
     /// UDP port of the vrings, of the nodes and of the metadata service.
     pub wire_port: u16,
     /// The instances of the metadata service, at least one.
     pub metadata: Vec<PlannedInstance>,
-    /// Where the members of etcd are, if that has the state.
+    /// The members of etcd, if the metadata service keeps its state there.
     pub etcd: Vec<SocketAddrV4>,
-    /// The MAC of the neighbour that leads to the vrings.
+    /// MAC address of the next hop to the vrings.
     pub router_mac: [u8; 6],
-    /// The smallest prefix (address, length) that holds all clients and can be divided among the replicas.
+    /// The smallest prefix (address, length) that holds all clients and can be divided among the
+    /// replicas.
     pub clients: (Ipv4Addr, u8),
-    /// The storage nodes.
     pub nodes: Vec<PlannedNode>,
-    /// Whether nodes pass on requests to chains that are for others (TurboKV §1).
+    /// Whether nodes forward requests to chains that are for others (TurboKV §1).
     pub nodes_coordinate: bool,
-    /// Of each node's memory, for gets that its kernel answers.
+    /// Memory per node for gets that its kernel answers, in MiB.
     pub kernel_get_mib: u32,
-    /// Of the slowest link between clients and nodes.
+    /// Rate of the slowest link between clients and nodes.
     pub link_mbit_per_second: u64,
-    /// Who has copies of hot keys.
+    /// Limits for copies of hot keys.
     pub hot: PlannedHot,
-    /// Where the switch works on frames, at each of its ports.
+    /// The hook at which the switch processes frames, at each of its ports.
     pub hook: Hook,
-    /// The switches, joined by trunks if they are several. On a plain network there are none.
+    /// The switches, connected by trunks if there are several. A plain network has none.
     pub switches: Vec<PlannedSwitch>,
-    /// On a plain network: who runs the pipeline instead of the switch.
+    /// On a plain network: the edges, which run the pipeline instead of the switch.
     pub edges: Vec<PlannedEdge>,
     /// Names of the gateways.
     pub gateways: Vec<String>,
-    /// Where each of them listens.
+    /// The RESP address at which each gateway listens, inside its host.
     pub resp: SocketAddrV4,
 }
 
-/// Bounds of copies of hot keys; `None` for the default.
+/// Limits for copies of hot keys; `None` for the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlannedHot {
-    /// Keys of which the switch has one.
+    /// Maximum keys of which the switch has a copy.
     pub values_max: Option<u32>,
-    /// Nodes that have one of a key.
+    /// Maximum nodes that have a copy of a key.
     pub holders_max: Option<u32>,
 }
 
 /// An instance of the metadata service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedInstance {
-    /// Its name.
     pub name: String,
-    /// Where nodes (UDP) and commands (TCP) reach it.
+    /// The address for nodes (UDP) and commands (TCP).
     pub address: SocketAddrV4,
-    /// Its Ethernet address.
     pub mac: [u8; 6],
-    /// The port of the switch that leads to it.
+    /// The switch's port to this instance.
     pub switch_port: u16,
-    /// The switch that it hangs at, of several.
+    /// The switch that it is attached to, if there are several.
     pub switch: Option<String>,
-    /// As the agent of each switch reaches it (TCP).
+    /// The addresses at which the switches' agents reach it, one for each switch (TCP).
     pub controls: Vec<SocketAddrV4>,
 }
 
 /// A switch of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedSwitch {
-    /// Its name.
     pub name: String,
-    /// Its ports.
     pub ports: Vec<PlannedPort>,
-    /// Where its agent reaches the instances of the metadata service.
+    /// The addresses at which its agent reaches the instances of the metadata service.
     pub control: Vec<SocketAddrV4>,
-    /// Where it keeps the newest term, also in a cluster in memory.
+    /// Directory in which it keeps the newest term, also if nodes store in memory.
     pub directory: PathBuf,
 }
 
 /// A port of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedPort {
-    /// Its number.
     pub number: u16,
-    /// The interface, in the namespace of the switch: named by who is at the other end.
+    /// The interface in the switch's namespace, named after the host at the other end.
     pub device: String,
-    /// That is another switch.
+    /// Whether another switch is at the other end.
     pub is_trunk: bool,
 }
 
 /// A storage node of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedNode {
-    /// Its number, the same with every start on the same data.
+    /// The node's number, the same at every start on the same data.
     pub id: u16,
-    /// Its name.
     pub name: String,
-    /// Its address on the network.
     pub address: Ipv4Addr,
-    /// Its Ethernet address.
     pub mac: [u8; 6],
-    /// The port of the switch that leads to it.
+    /// The switch's port to this node.
     pub switch_port: u16,
-    /// The switch that it hangs at, of several.
+    /// The switch that it is attached to, if there are several.
     pub switch: Option<String>,
-    /// It is none of the nodes that the cluster begins with.
+    /// Whether the node is not in the cluster at the beginning.
     pub is_spare: bool,
 }
 
 /// The edge of a host on a plain network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedEdge {
-    /// Its name.
     pub name: String,
-    /// The Ethernet address of its host.
+    /// MAC address of its host.
     pub mac: [u8; 6],
-    /// The port that leads to its host.
+    /// The port to its host.
     pub port: u16,
-    /// Where what the host sends to the vrings comes out.
+    /// The interface from which it receives what its host sends to the vrings.
     pub device: &'static str,
-    /// The way to every server.
+    /// The interface to all servers.
     pub uplink: &'static str,
-    /// Where it keeps the newest term.
+    /// Directory in which it keeps the newest term.
     pub directory: PathBuf,
 }
 
 impl Plan {
-    /// `directory` is that of the lab. The cluster begins with `nodes` nodes; others are spares.
+    /// `directory` is the lab's directory. The first `nodes` nodes are in the cluster at the
+    /// beginning; the others are spares.
     pub(crate) fn new(
         hosts: &[Host],
         layout: Layout,
@@ -234,18 +227,18 @@ fn members_of_etcd(hosts: &[Host]) -> Vec<SocketAddrV4> {
     members.map(|host| SocketAddrV4::new(host.address(), ETCD_CLIENTS)).collect()
 }
 
-/// How the agents of all switches reach an instance of the metadata service.
+/// The addresses at which the agents of all switches reach an instance of the metadata service.
 fn controls(layout: Layout, instance: u8) -> Vec<SocketAddrV4> {
     layout.switches().filter_map(Host::switch).map(|switch| control_of(instance, switch)).collect()
 }
 
-/// On a plain network there are none.
+/// The switches; none on a plain network.
 fn planned_switches(layout: Layout, hosts: &[Host], kept: &Path) -> Vec<PlannedSwitch> {
     let there = layout.switches().filter(|switch| hosts.contains(switch));
     there.map(|switch| planned_switch(layout, switch, hosts, kept)).collect()
 }
 
-/// Hosts' ports have the same numbers at all switches, trunks those behind.
+/// A host's port has the same number at all switches. Trunks follow after the hosts' ports.
 fn planned_switch(layout: Layout, switch: Host, hosts: &[Host], kept: &Path) -> PlannedSwitch {
     let number = switch.switch().expect("a switch");
     let own = ports(hosts)
@@ -270,7 +263,8 @@ fn planned_switch(layout: Layout, switch: Host, hosts: &[Host], kept: &Path) -> 
     }
 }
 
-/// Addresses 1 to `clients` of the clients' subnet: neighbours fall into different divisions.
+/// The prefix with addresses 1 to `clients` of the clients' subnet. Neighbouring clients are in
+/// different divisions of it.
 fn clients_prefix(clients: usize, replicas: usize) -> (Ipv4Addr, u8) {
     let addresses = (clients + 1).max(replicas).next_power_of_two();
     (Ipv4Addr::new(10, 20, 2, 0), 32 - addresses.ilog2() as u8)
@@ -308,7 +302,7 @@ mod tests {
             let port = PlannedPort { number: node.switch_port, device: node.name.clone(), is_trunk: false };
             assert!(switch.ports.contains(&port), "{node:?}");
         }
-        assert_eq!(switch.ports.len(), 6, "everyone but the switch");
+        assert_eq!(switch.ports.len(), 6, "all hosts but the switch");
         assert_eq!(plan.gateways, ["client-0", "client-1"]);
         assert_eq!(plan.edges, []);
         let plain = plan_of(Fabric::Plain, 1);

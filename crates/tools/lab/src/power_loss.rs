@@ -1,14 +1,16 @@
-//! `nicekv lab power-loss`: kills all processes at once while clients write, and checks that nothing acknowledged is missing.
+//! `nicekv lab power-loss`: kills all processes at once while clients write, and checks that
+//! nothing acknowledged is missing.
 //!
 //! ```text
 //!   start ──▶ ready ──▶ writers ──▶ SIGKILL to every process ──▶ start ──▶ ready ──▶ every acknowledged key is read ──▶ again
 //! ```
 //!
-//! SIGKILL does not lose what a process has handed to the kernel: so this tests what is written before a reply is sent, and how all
-//! processes recover together. Loss of data that was not synced is tested in `store` and `sim`.
+//! SIGKILL does not lose what a process has handed to the kernel. So this tests what is written
+//! before a reply is sent, and how all processes recover together. Loss of data that was not synced
+//! is tested in `store` and `sim`.
 //!
-//! Each writer puts new keys of its own, and after each of them its last key again, which must hold the newest acknowledged number or a
-//! later one.
+//! Each writer puts new keys of its own. After each of them it puts the same last key again, which
+//! must finally hold the newest acknowledged number or a later one.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,19 +31,19 @@ use crate::scope::Scope;
 use crate::test_lab::{TestLab, TestLabOptions};
 use crate::wait::{Progress, fail_if, interruption};
 
-/// Writers, half of them through the gateways.
+/// Number of writers. Half of them use the gateways.
 const WRITERS: u64 = 6;
-/// Writing time before the power loss.
+/// Minimum and maximum writing time before the power loss, in milliseconds.
 const WRITING_MS: (u64, u64) = (20, 400);
-/// Missing keys that are printed.
+/// Maximum number of missing keys that are printed.
 const NAMED_MAX: usize = 10;
 
-/// What a writer's acknowledged puts have written.
+/// The acknowledged puts of a writer.
 #[derive(Debug, Default)]
 struct Written {
     /// The numbers of its own keys.
     numbers: Vec<u64>,
-    /// The newest number in its last key.
+    /// The newest acknowledged number in its last key.
     last: Option<u64>,
 }
 
@@ -95,7 +97,7 @@ pub(crate) fn run(base: &Scope, arguments: &PowerLossArguments, roles: Roles<'_>
         }
         rounds.push(written);
     }
-    // Keys of earlier rounds must have survived the later ones, too.
+    // Checks all rounds so far: keys of earlier rounds must have survived the later ones, too.
     let mut missing = Vec::new();
     for (round, written) in (1..).zip(&rounds) {
         missing.extend(missing_keys(&lab, round, written)?);
@@ -112,7 +114,8 @@ pub(crate) fn run(base: &Scope, arguments: &PowerLossArguments, roles: Roles<'_>
     Ok(lab.keep())
 }
 
-/// Lets clients write for a while, kills everything, and starts it again; returns what was acknowledged.
+/// Lets clients write for a while, kills all processes, and starts them again. Returns what was
+/// acknowledged.
 fn lose_power(
     lab: &TestLab,
     round: u32,
@@ -130,7 +133,7 @@ fn lose_power(
             .collect();
         std::thread::sleep(writing);
         let killed = kill_everything(lab, random);
-        // Before anything is started again, so that writers do not write to the new processes.
+        // Stops the writers first, so that they do not write to the new processes.
         stopped.store(true, Ordering::Relaxed);
         let started = killed.and_then(|()| {
             start_all(&lab.scope, &mut lab.state()?, interrupted, &mut Progress::of("lab power-loss"))
@@ -161,7 +164,7 @@ fn kill_everything(lab: &TestLab, random: &mut Random) -> Result<()> {
     Err(LabError::Ended { host, log_line: last_log_line(&lab.scope, host) })
 }
 
-/// Puts until `stopped`.
+/// Puts keys until `stopped`.
 fn write(lab: &TestLab, round: u32, writer: u64, stopped: &AtomicBool) -> Result<Written> {
     let mut client = if writer < WRITERS / 2 { lab.native_client(writer)? } else { lab.resp_client(writer) };
     let mut written = Written::default();
@@ -182,7 +185,7 @@ fn write(lab: &TestLab, round: u32, writer: u64, stopped: &AtomicBool) -> Result
     Ok(written)
 }
 
-/// Whether the put was acknowledged.
+/// Puts a number. Returns whether it was acknowledged.
 fn put(client: &mut Client, key: &str, number: u64) -> Result<bool> {
     let change = Change::Set(number.to_string().into_bytes());
     let action = Action::Update { op: OpId::NONE, condition: When::Always, return_old: false, change };
@@ -190,7 +193,7 @@ fn put(client: &mut Client, key: &str, number: u64) -> Result<bool> {
     Ok(answered.is_some_and(|(_, answer)| answer.status == Status::Ok))
 }
 
-/// Keys of a round without their acknowledged value.
+/// The acknowledged keys of a round that are missing or have an old value.
 fn missing_keys(lab: &TestLab, round: u32, written: &[Written]) -> Result<Vec<String>> {
     let mut client = lab.native_client(0)?;
     let mut missing = Vec::new();
@@ -210,7 +213,7 @@ fn missing_keys(lab: &TestLab, round: u32, written: &[Written]) -> Result<Vec<St
     Ok(missing)
 }
 
-/// The number in a key; `None` also if it cannot be read.
+/// The number in a key; `None` if the key is absent or cannot be read.
 fn read(client: &mut Client, key: &str) -> Result<Option<u64>> {
     let Call { answered, .. } = client.call(KeyspaceId::DEFAULT, key.as_bytes(), Action::Get)?;
     let value = answered.and_then(|(_, answer)| answer.value);

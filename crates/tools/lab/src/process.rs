@@ -1,7 +1,7 @@
 //! Processes of a lab: detached, recorded by pid and start time, found again by their namespace.
 //!
-//! The kernel reuses pids, so a pid alone does not identify a process. Before a process is killed, a pidfd is opened and the start time
-//! compared, so no other process is ever killed.
+//! The kernel reuses pids, so a pid alone does not identify a process. Before a process is killed,
+//! a pidfd is opened and the start time compared, so no other process is ever killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::{LabError, Result};
 use crate::namespace::{self, Identity, Namespace};
 
-/// How long a killed process may take to end.
+/// Maximum time until a killed process has ended.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// A process may start another one just before it is killed: how often to look again.
+/// Maximum number of times to look for further processes: one may start another just before it is
+/// killed.
 const KILL_ROUNDS_MAX: usize = 100;
 
 /// Identifies a process even after it has ended.
@@ -34,7 +35,8 @@ impl ProcessId {
     /// The process that has this pid now; `None` also for a zombie.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Field 2 is a name in parentheses with anything in it; the last one ends it.
+        // Field 2 is a name in parentheses, which may itself contain parentheses; the last one ends
+        // it.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?;
         let started_ticks = fields.nth(18)?.parse().ok()?;
@@ -45,7 +47,7 @@ impl ProcessId {
         Self::of(self.pid) == Some(self)
     }
 
-    /// Ends it with SIGKILL and waits until it is gone. False if it already was.
+    /// Kills the process with SIGKILL and waits until it has ended. False if it had ended already.
     pub(crate) fn kill(self) -> Result<bool> {
         let system = || LabError::system(format!("kill process {}", self.pid));
         let Some(handle) = self.hold().map_err(system())? else { return Ok(false) };
@@ -56,17 +58,17 @@ impl ProcessId {
         }
     }
 
-    /// Stops it where it is, until [`ProcessId::resume`]. False if it has ended.
+    /// Stops the process with SIGSTOP until [`ProcessId::resume`]. False if it has ended.
     pub(crate) fn pause(self) -> Result<bool> {
         self.signal("pause", Signal::STOP)
     }
 
-    /// Continues it. False if it has ended.
+    /// Continues the process. False if it has ended.
     pub(crate) fn resume(self) -> Result<bool> {
         self.signal("resume", Signal::CONT)
     }
 
-    /// Whether it is paused.
+    /// Whether the process is paused.
     pub(crate) fn is_paused(self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('T'))
@@ -80,7 +82,7 @@ impl ProcessId {
         Ok(true)
     }
 
-    /// Whether it ends within `timeout`.
+    /// Whether the process ends within `timeout`.
     pub(crate) fn ends_within(self, timeout: Duration) -> Result<bool> {
         let system = || LabError::system(format!("watch process {}", self.pid));
         match self.hold().map_err(system())? {
@@ -89,7 +91,7 @@ impl ProcessId {
         }
     }
 
-    /// A handle of the process; `None` if it has ended.
+    /// A pidfd of the process; `None` if it has ended.
     fn hold(self) -> io::Result<Option<impl std::os::fd::AsFd>> {
         let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidInput)?;
         match pidfd_open(pid, PidfdFlags::empty()) {
@@ -105,7 +107,7 @@ pub(crate) fn wait_exit(handle: &impl std::os::fd::AsFd, timeout: Duration) -> i
     Ok(poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout))? > 0)
 }
 
-/// Ends processes all at once, as a loss of power would; false if one of them had already ended.
+/// Kills processes all at once, like a power loss. False if one of them had ended already.
 pub(crate) fn kill_together(processes: &[ProcessId]) -> Result<bool> {
     let system = || LabError::system("kill all processes");
     let handles: Vec<_> = processes
@@ -117,7 +119,7 @@ pub(crate) fn kill_together(processes: &[ProcessId]) -> Result<bool> {
         pidfd_send_signal(handle, Signal::KILL).map_err(io::Error::from).map_err(system())?;
     }
     for (pid, handle) in running() {
-        // By the handle: `/proc` shows a process as dead before all of its threads have ended.
+        // Waits by the pidfd: `/proc` shows a process as dead before all of its threads have ended.
         if !wait_exit(handle, KILL_TIMEOUT).map_err(system())? {
             return Err(LabError::KillTimeout { pid });
         }
@@ -125,7 +127,7 @@ pub(crate) fn kill_together(processes: &[ProcessId]) -> Result<bool> {
     Ok(running().count() == processes.len())
 }
 
-/// Starts a process in a namespace: a session of its own, output to the end of `log`.
+/// Starts a process in a namespace, in a session of its own. Its output is appended to `log`.
 pub(crate) fn spawn_detached(
     namespace: &Namespace,
     program: &Path,
@@ -139,7 +141,8 @@ pub(crate) fn spawn_detached(
     move_before_exec(&mut command, namespace.open()?);
     let child = command.spawn().map_err(LabError::io("start", program))?;
     let pid = child.id() as i32;
-    // If it has ended at once, its pid is not reused before this process ends, which does not wait for it.
+    // If the child has ended at once, its pid is still not reused, since this process has not
+    // waited for it.
     Ok(ProcessId::of(pid).unwrap_or(ProcessId { pid, started_ticks: 0 }))
 }
 
@@ -150,11 +153,12 @@ fn move_before_exec(command: &mut Command, namespace: File) {
         setsid()?;
         Ok(())
     };
-    // SAFETY: the hook makes two system calls and touches no memory that another thread may have locked.
+    // SAFETY: the hook makes two system calls and touches no memory that another thread may have
+    // locked.
     unsafe { command.pre_exec(hook) };
 }
 
-/// Ends every process in `namespaces`, recorded or not, and waits until they are gone.
+/// Kills every process in `namespaces`, recorded or not, and waits until all have ended.
 pub(crate) fn kill_all(namespaces: &[Namespace]) -> Result<()> {
     let identities: Vec<Identity> = namespaces.iter().filter_map(Namespace::identity).collect();
     for _ in 0..KILL_ROUNDS_MAX {
@@ -169,12 +173,12 @@ pub(crate) fn kill_all(namespaces: &[Namespace]) -> Result<()> {
     Err(LabError::ProcessesRemain { rounds: KILL_ROUNDS_MAX })
 }
 
-/// Those in one of the namespaces, except this one.
+/// The processes in these namespaces, except this one.
 fn processes_in(namespaces: &[Identity]) -> Result<Vec<ProcessId>> {
     let entries = fs::read_dir("/proc").map_err(LabError::io("list", Path::new("/proc")))?;
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let found = pids.filter(|pid| *pid != std::process::id() as i32).filter_map(|pid| {
-        // In this order: if the pid is reused in between, the next round finds the new process.
+        // The order matters: if the pid is reused in between, the next round finds the new process.
         let process = ProcessId::of(pid)?;
         let namespace = Identity::of_process(pid)?;
         namespaces.contains(&namespace).then_some(process)

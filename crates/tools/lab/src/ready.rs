@@ -1,5 +1,5 @@
-//! When a lab is ready: every process is running, the metadata service reports all replicas consistent and all tables installed,
-//! and every gateway has read back what it wrote.
+//! Determines when a lab is ready: every process is running, the metadata service reports all
+//! replicas consistent and all tables installed, and every gateway has read back what it wrote.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::state::LabState;
 use crate::topology::Host;
 use crate::wait::{Progress, Retry};
 
-/// From the start of the processes.
+/// Timeout from the start of the processes.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// For one request; between two of them the processes are checked.
+/// Timeout of one request. Between two requests the processes are checked.
 const ASK_TIMEOUT: Duration = Duration::from_millis(250);
-/// Between two requests.
+/// Pause between two requests.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// For one reply of a gateway.
+/// Timeout of one reply of a gateway.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const PROBE_KEY: &str = "nicekv lab up: probe";
 
@@ -70,7 +70,7 @@ fn check_processes(scope: &Scope, state: &LabState) -> Result<()> {
     }
 }
 
-/// The reason that the metadata service gives.
+/// The reason why the cluster is not ready, according to the metadata service.
 fn why_not(scope: &Scope, state: &LabState) -> String {
     let ask = || admin::ask(&state.metadata, &AdminRequest::Status, ASK_TIMEOUT);
     let answer = match scope.namespace(Host::Metadata).inside(ask) {

@@ -1,4 +1,5 @@
-//! Where a lab lives: its namespaces and files, by its name ([`nicekv_cli::lab`]). Labs of different names live side by side.
+//! The names and places of a lab's namespaces and files, by the lab's name ([`nicekv_cli::lab`]).
+//! Labs of different names run side by side.
 
 use std::path::{Path, PathBuf};
 
@@ -8,24 +9,24 @@ use crate::error::Result;
 use crate::namespace::Namespace;
 use crate::topology::Host;
 
-/// The place of one lab.
+/// The names and places of one lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
     name: LabName,
 }
 
 impl Scope {
-    /// The lab that the environment names.
+    /// The lab that the environment variable names.
     pub(crate) fn from_environment() -> Result<Self> {
         Ok(Self { name: LabName::from_environment()? })
     }
 
-    /// Another lab, for a test that belongs to this one.
+    /// Another lab beside this one, for a test.
     pub(crate) fn beside(&self, suffix: &str) -> Result<Self> {
         Ok(Self { name: self.name.derived(suffix)? })
     }
 
-    /// The command line that gives this lab a command.
+    /// The command line that runs a lab command on this lab.
     pub(crate) fn command(&self, verb: &str) -> String {
         self.name.command(verb)
     }
@@ -38,7 +39,8 @@ impl Scope {
         Namespace::new(format!("{}{}", self.namespace_prefix(), host.machine()))
     }
 
-    /// The host whose namespace has this name. No namespace belongs to two labs: the rest of a longer prefix is not a host.
+    /// The host whose namespace has this name. A namespace never belongs to two labs: of a lab with
+    /// a longer name, what follows this lab's prefix is not a host's name.
     fn host_of(&self, namespace: &str) -> Option<Host> {
         let host: Host = namespace.strip_prefix(&self.namespace_prefix())?.parse().ok()?;
         (host == host.machine()).then_some(host)

@@ -1,11 +1,12 @@
-//! What a running lab leaves for commands to find: `/run/nicekv/lab.json`.
+//! The state file of a running lab, by which commands find it: `/run/nicekv/lab.json`.
 //!
 //! ```text
 //!             up: written before the first namespace          down: removed after the last
 //!   (nothing) ──────────▶ starting ──▶ running ───────────────▶ (nothing)
 //! ```
 //!
-//! Invariant: while anything of a lab exists, so does its state file. It is replaced as a whole (write, rename).
+//! Invariant: while anything of a lab exists, so does its state file. It is replaced as a whole
+//! (write, rename).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,26 +25,26 @@ use crate::process::ProcessId;
 use crate::scope::Scope;
 use crate::topology::{Fabric, Host};
 
-/// Injected faults of a host's cable.
+/// Injected faults of a host's link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CableFaults {
     /// Drops what is sent to the host.
     pub(crate) cut_in: bool,
     /// Drops what the host sends.
     pub(crate) cut_out: bool,
-    /// Dropped frames, in each direction.
+    /// Percentage of frames that are dropped, in each direction.
     pub(crate) loss_percent: f64,
-    /// Frames of the host that are delivered twice.
+    /// Percentage of the host's frames that are delivered twice.
     pub(crate) duplicate_percent: f64,
 }
 
-/// The cables that have faults.
+/// The links with injected faults.
 pub(crate) type Faults = BTreeMap<Host, CableFaults>;
 
 /// Links between switches that are down, by their ends, the upper one first.
 pub(crate) type Unplugged = BTreeSet<(Host, Host)>;
 
-/// As `status` shows them: nothing, or ` cut in, loss 10 %`.
+/// Prints the faults as `status` shows them: nothing, or ` cut in, loss 10 %`.
 impl fmt::Display for CableFaults {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cut = match (self.cut_in, self.cut_out) {
@@ -63,35 +64,31 @@ impl fmt::Display for CableFaults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
-    /// `up` is at work, or was ended in the middle of it.
+    /// `up` is under way, or was killed.
     Starting,
-    /// It was ready.
+    /// The lab was ready.
     Running,
 }
 
 /// A lab, as its state file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LabState {
-    /// Whether `up` has finished.
     pub(crate) phase: Phase,
-    /// The network namespace of a host is named by this and the host's name.
+    /// Prefix of the namespaces' names; the host's name follows.
     pub(crate) namespace_prefix: String,
-    /// The instances of the metadata service (UDP: nodes, TCP: commands), as seen from every host.
+    /// The addresses of the metadata service's instances (UDP: nodes, TCP: commands), as seen from
+    /// every host.
     pub(crate) metadata: Vec<SocketAddrV4>,
     /// The RESP gateway of each client host, as seen from inside it.
     pub(crate) resp: SocketAddrV4,
-    /// The names of the client hosts.
+    /// The client hosts.
     pub(crate) clients: Vec<Host>,
-    /// The program that runs on the hosts.
     pub(crate) program: PathBuf,
-    /// Its configuration file.
     pub(crate) config: PathBuf,
-    /// In start order.
+    /// The hosts, in start order.
     pub(crate) hosts: Vec<HostState>,
-    /// What connects the hosts.
     #[serde(default)]
     pub(crate) fabric: Fabric,
-    /// The hook of the switch, never `auto`.
     #[serde(default)]
     pub(crate) switch: Hook,
     /// How switches are connected.
@@ -106,11 +103,10 @@ pub(crate) struct LabState {
 /// A host of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostState {
-    /// Its name, without the namespace prefix.
     pub(crate) name: Host,
     /// The process that was started last; it may have ended.
     pub(crate) process: Option<ProcessId>,
-    /// Its node does not start with the lab.
+    /// Whether its node does not start with the lab.
     #[serde(default)]
     pub(crate) is_spare: bool,
 }
@@ -144,7 +140,7 @@ impl LabState {
         host.process.filter(|process| process.is_alive())
     }
 
-    /// The metadata instances, as `--endpoint` takes them.
+    /// The addresses of the metadata instances in the form of `--endpoint`.
     pub(crate) fn endpoints(&self) -> String {
         self.metadata.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }

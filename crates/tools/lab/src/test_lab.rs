@@ -20,17 +20,17 @@ use crate::topology::{Host, WIRE_PORT};
 use crate::up;
 use crate::wait::Progress;
 
-/// Nodes of such a lab.
+/// Nodes of a test lab.
 pub(crate) const NODES: u8 = 5;
 /// Copies of each value.
 const REPLICAS: usize = 3;
-/// Hosts for clients.
+/// Client hosts.
 const CLIENTS: u8 = 2;
 
-/// In what one such lab differs from another.
+/// Options of a test lab.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestLabOptions<'a> {
-    /// Keyspaces beside the default one.
+    /// Keyspaces in addition to the default one.
     pub(crate) further: &'a [String],
     pub(crate) spares: u8,
     pub(crate) control: ControlArguments,
@@ -40,13 +40,13 @@ pub(crate) struct TestLabOptions<'a> {
 /// A running lab with durable nodes, removed when it is dropped.
 pub(crate) struct TestLab {
     pub(crate) scope: Scope,
-    /// The default one is the first.
+    /// All keyspaces, the default one first.
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
     kept: bool,
 }
 
 impl TestLab {
-    /// Returns when the lab is ready; its spare nodes are started, too.
+    /// Creates a lab, and returns when it is ready. Its spare nodes are running, too.
     pub(crate) fn up(
         base: &Scope,
         name: &str,
@@ -82,7 +82,7 @@ impl TestLab {
         Ok(lab)
     }
 
-    /// A native client, on the host of this number.
+    /// The native client of this number; clients are spread over the client hosts.
     pub(crate) fn native_client(&self, number: u64) -> Result<Client> {
         let keyspace = |spec: &KeyspaceSpec| Keyspace {
             id: spec.id,
@@ -95,17 +95,17 @@ impl TestLab {
         Client::native(&self.scope, Self::client_host(number), keyspaces)
     }
 
-    /// A client of the gateway on the host of this number.
+    /// The Redis client of this number, at the gateway of its host.
     pub(crate) fn resp_client(&self, number: u64) -> Client {
         Client::resp(&self.scope, Self::client_host(number), number)
     }
 
-    /// The same, for any command.
+    /// The same, for any Redis command.
     pub(crate) fn redis(&self, number: u64) -> RespClient {
         Client::redis(&self.scope, Self::client_host(number), number)
     }
 
-    /// Clients are spread over the client hosts.
+    /// The host of the client of this number.
     fn client_host(number: u64) -> Host {
         Host::Client((number % u64::from(CLIENTS)) as u8)
     }
@@ -114,7 +114,7 @@ impl TestLab {
         LabState::load(&self.scope)?.ok_or(LabError::NotRunning)
     }
 
-    /// Runs `nicekv WORDS` on a client host: whether it succeeded, and its output or error.
+    /// Runs `nicekv WORDS` on a client host. Returns whether it succeeded, and its output or error.
     pub(crate) fn nicekv(&self, words: &[&str]) -> Result<(bool, String)> {
         let state = self.state()?;
         let mut command = Command::new(&state.program);
@@ -145,7 +145,7 @@ impl TestLab {
         faults::change(&self.scope, None, |faults| *faults = CableFaults::default())
     }
 
-    /// Leaves the lab for inspection; the exit code of a failed check.
+    /// Keeps the lab for inspection. Returns the exit code of a failed check.
     pub(crate) fn keep(mut self) -> ExitCode {
         self.kept = true;
         let down = self.scope.command("down");

@@ -1,4 +1,4 @@
-//! Running `ip` and `ethtool`: short commands, bounded, and explained when they fail.
+//! Runs `ip`, `ethtool` and the like, with a timeout, and explains their errors.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -11,17 +11,17 @@ use crate::error::{LabError, Result};
 use crate::lock::Lock;
 use crate::process::wait_exit;
 
-/// No command should take this long.
+/// Maximum duration of a command.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a command line, in which words are separated by spaces and nothing is quoted.
+/// Runs a command line. Its words are separated by spaces, and there is no quoting.
 pub(crate) fn run(lock: &Lock, command: &str) -> Result<()> {
     let mut words = command.split_ascii_whitespace();
     let tool = words.next().expect("a command line is not empty");
     let failed = |reason: String| LabError::Tool { command: command.into(), reason };
     let mut process = Command::new(tool);
     process.args(words).stdin(lock.share()?).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Out of reach of Ctrl-C, which ends the lab command between two tools.
+    // In its own process group, so Ctrl-C does not kill it: the lab command ends between two tools.
     process.process_group(0);
     let mut child = process.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => LabError::ToolMissing { tool: tool.into() },

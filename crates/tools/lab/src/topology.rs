@@ -8,10 +8,12 @@
 //!           10.30.0.1 ════════╝ 10.30.0.2       the stream of table updates, outside the switch
 //! ```
 //!
-//! With `--switches 2` there is also switch-1, joined to switch by a trunk ([`crate::layout`]), and each has its management cables (10.30.0.5 to 10.30.0.6).
+//! With `--switches 2` there is also switch-1, connected to switch by a trunk ([`crate::layout`]).
+//! Each switch has its own management links (those of switch-1: 10.30.0.5 to 10.30.0.6).
 //!
-//! With `--metadata 3` there are also metadata-1 (10.20.0.3, 10.30.1.1) and metadata-2, and with `--metadata-store etcd` a member of etcd beside each
-//! (etcd-0 on the host metadata, etcd-1 on metadata-1, …).
+//! With `--metadata 3` there are also metadata-1 (10.20.0.3, 10.30.1.1) and metadata-2, and with
+//! `--metadata-store etcd` a member of etcd beside each (etcd-0 on the host metadata, etcd-1 on
+//! metadata-1, …).
 //!
 //! 10.20.0.1 is not a host: it is the permanent neighbour, with the router's MAC, through which every host reaches the vrings.
 
@@ -22,25 +24,27 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// Most nodes, and most clients: both fit a byte of their addresses, and all the ports of the switch.
+/// Maximum number of nodes, and of clients: each number fits into a byte of the addresses, and all
+/// ports fit into the switch.
 pub const HOSTS_OF_A_KIND_MAX: usize = 100;
 /// UDP port of the vrings and the nodes, TCP port of the metadata service.
 pub const WIRE_PORT: u16 = 7400;
-/// Where the gateway of a client host listens, inside that host.
+/// The address at which the gateway of a client host listens, inside that host.
 pub const RESP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6379);
 /// The metadata service, for nodes and commands.
 pub const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 20, 0, 2), WIRE_PORT);
-/// Most instances of the metadata service.
+/// Maximum number of instances of the metadata service.
 pub const INSTANCES_MAX: usize = 9;
-/// Where members of etcd listen for clients.
+/// TCP port at which members of etcd listen for clients.
 pub(crate) const ETCD_CLIENTS: u16 = 2379;
-/// Where members of etcd listen for each other.
+/// TCP port at which members of etcd listen for each other.
 pub(crate) const ETCD_PEERS: u16 = 2380;
-/// A host's end of its cable.
+/// Name of a host's end of its link.
 pub(crate) const INTERFACE: &str = "eth0";
 /// On a plain network: the interface through which a host sends to the vrings.
 pub(crate) const VRING_INTERFACE: &str = "vring0";
-/// On a plain network: the interface from which the edge gets what its host sends to the vrings.
+/// On a plain network: the interface from which the edge receives what its host sends to the
+/// vrings.
 pub(crate) const EDGE_INTERFACE: &str = "vring1";
 /// The next hop to the vrings.
 pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 1);
@@ -76,27 +80,24 @@ impl fmt::Display for Fabric {
     }
 }
 
-/// A host of the lab. Written `metadata`, `switch`, `switch-1`, `node-0`, `client-0`.
+/// A host of the lab. Its names are `metadata`, `switch`, `switch-1`, `node-0`, `client-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Host {
-    /// The switch.
     Switch,
-    /// The metadata service.
     Metadata,
-    /// A storage node.
     Node(u8),
     /// A client host, with a RESP gateway.
     Client(u8),
-    /// The plain network in the middle: no process, no tables.
+    /// The plain network that connects the hosts: no process, no tables.
     Fabric,
-    /// The edge of a node's host: a process beside the node's.
+    /// The edge of a node's host: a process beside the node.
     NodeEdge(u8),
     /// The edge of a client host.
     ClientEdge(u8),
     /// A further instance of the metadata service, counted from 1.
     Instance(u8),
-    /// A member of etcd, on the host of the instance of that number.
+    /// A member of etcd, on the host of the instance with this number.
     Etcd(u8),
     /// A further switch, counted from 1.
     FurtherSwitch(u8),
@@ -118,7 +119,8 @@ impl Host {
         }
     }
 
-    /// The address of its `eth0`. The switch has none there: its own is that of the management cable.
+    /// The address of the host's `eth0`. The switch has none there; the result is the address of
+    /// its management link.
     pub fn address(self) -> Ipv4Addr {
         match self {
             Self::Switch | Self::Fabric => switch_control(0, 0),
@@ -130,7 +132,7 @@ impl Host {
         }
     }
 
-    /// The host in whose namespace it is: an edge's is another one's.
+    /// The host whose namespace it is in. An edge is in the namespace of its host.
     pub(crate) fn machine(self) -> Self {
         match self {
             Self::NodeEdge(index) => Self::Node(index),
@@ -141,7 +143,7 @@ impl Host {
         }
     }
 
-    /// The edge there, on a plain network.
+    /// The edge of a host on a plain network.
     pub(crate) fn edge(self) -> Option<Self> {
         match self {
             Self::Node(index) => Some(Self::NodeEdge(index)),
@@ -150,7 +152,7 @@ impl Host {
         }
     }
 
-    /// The number of an instance of the metadata service.
+    /// The number of an instance of the metadata service; `None` for other hosts.
     pub(crate) fn instance(self) -> Option<u8> {
         match self {
             Self::Metadata => Some(0),
@@ -159,12 +161,12 @@ impl Host {
         }
     }
 
-    /// The instance of that number.
+    /// The instance with this number.
     pub(crate) fn of_instance(number: u8) -> Self {
         if number == 0 { Self::Metadata } else { Self::Instance(number) }
     }
 
-    /// The number of a switch.
+    /// The number of a switch; `None` for other hosts.
     pub(crate) fn switch(self) -> Option<u8> {
         match self {
             Self::Switch => Some(0),
@@ -173,12 +175,12 @@ impl Host {
         }
     }
 
-    /// Whether a port of a switch leads to it: its cable, or its trunk.
+    /// Whether a port of a switch leads to it: it has a link or a trunk.
     pub(crate) fn is_at_port(self) -> bool {
         self.has_cable() || matches!(self, Self::FurtherSwitch(_))
     }
 
-    /// Whether it has a cable of its own to what is in the middle.
+    /// Whether it has a link of its own to the switch or the plain network.
     pub(crate) fn has_cable(self) -> bool {
         matches!(self, Self::Metadata | Self::Instance(_) | Self::Node(_) | Self::Client(_))
     }
@@ -238,35 +240,36 @@ impl FromStr for Host {
     }
 }
 
-/// The locally administered Ethernet address that goes with an address.
+/// The locally administered MAC address for an IP address.
 pub(crate) fn mac(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
     [0x02, 0, a, b, c, d]
 }
 
-/// As `ip link` and configuration files write it.
+/// A MAC address in the notation of `ip link` and of configuration files.
 pub(crate) fn format_mac(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Further instances of the metadata service, and members of etcd beside all of them, if they are to share that.
+/// Further instances of the metadata service, and with etcd a member beside each instance.
 pub(crate) fn control_hosts(instances: usize, has_etcd: bool) -> Vec<Host> {
     assert!((1..=INSTANCES_MAX).contains(&instances), "checked with the options");
     let members = (0..instances as u8).filter(|_| has_etcd).map(Host::Etcd);
     (1..instances as u8).map(Host::Instance).chain(members).collect()
 }
 
-/// A switch's end of the management cable to the instance of this number.
+/// The address of a switch's end of its management link to the instance with this number.
 pub(crate) fn switch_control(instance: u8, switch: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 30, instance, 4 * switch + 2)
 }
 
-/// The instance of this number, for the agent of a switch.
+/// The address at which a switch's agent reaches the instance with this number.
 pub(crate) fn control_of(instance: u8, switch: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 30, instance, 4 * switch + 1), WIRE_PORT)
 }
 
-/// The hosts with a cable to a switch or the plain network, with the numbers of their ports; these are unique among all switches.
+/// The hosts with a link to a switch or the plain network, with their port numbers, which are
+/// unique among all switches.
 pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
     (0..).zip(hosts.iter().copied().filter(|host| host.has_cable()))
 }

@@ -1,12 +1,13 @@
 //! `nicekv lab up` and `down`.
 //!
 //! ```text
-//!   up:   lock ─▶ state "starting" ─▶ files ─▶ namespaces, cables ─▶ processes ─▶ ready? ─▶ state "running"
+//!   up:   lock ─▶ state "starting" ─▶ files ─▶ namespaces, links ─▶ processes ─▶ ready? ─▶ state "running"
 //!                                                                        └─ no ─▶ as down
 //!   down: lock ─▶ processes in the namespaces ─▶ namespaces ─▶ files ─▶ state ─▶ lock
 //! ```
 //!
-//! `down` does not depend on how far `up` came: everything of the lab is in one of its namespaces or files. Each step can be repeated.
+//! `down` does not depend on how far `up` came: everything of the lab is in one of its namespaces
+//! or files. Each step can be repeated.
 
 use std::fs;
 use std::io;
@@ -37,7 +38,7 @@ use crate::topology::{
 use crate::wait::{Progress, fail_if, interruption};
 use crate::{etcd, network};
 
-/// For the tools of a killed command to end.
+/// Timeout for the tools of a killed command to end.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn up(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>) -> Result<()> {
@@ -48,7 +49,8 @@ pub(crate) fn up(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>) -> Re
     Ok(())
 }
 
-/// Returns when the lab is ready. If that fails, removes what there is of it.
+/// Creates the lab, and returns when it is ready. If that fails, removes everything that was
+/// created.
 pub(crate) fn bring_up(
     scope: &Scope,
     arguments: &UpArguments,
@@ -71,7 +73,7 @@ pub(crate) fn bring_up(
         state.save(scope)
     });
     if let Err(error) = running {
-        // The first error is reported; `down` removes what cannot be removed now.
+        // The first error is returned; a later `down` removes what cannot be removed now.
         if let Err(error) = remove(scope, lock) {
             eprintln!("nicekv: the lab could not be removed, try `nicekv lab down`: {error}");
         }
@@ -127,13 +129,13 @@ fn check(arguments: &UpArguments) -> Result<()> {
     Ok(())
 }
 
-/// What a keyspace has unless its specification says otherwise.
+/// The defaults of a keyspace, which its specification may override.
 fn defaults(arguments: &UpArguments, id: KeyspaceId) -> KeyspaceDefaults {
     let (replicas, partitions) = (arguments.replicas, partitions_for(arguments.nodes()));
     KeyspaceDefaults { id, replicas, partitions, rings: RingsBase::Network }
 }
 
-/// The keyspaces beside the default one.
+/// The keyspaces in addition to the default one.
 fn keyspaces(arguments: &UpArguments) -> Result<Vec<KeyspaceSpec>> {
     let texts = arguments.keyspaces.iter().map(String::as_str);
     Ok(parse_keyspaces(texts, &defaults(arguments, KeyspaceId(1)))?)
@@ -208,7 +210,7 @@ fn build(
     for (built, host) in state.hosts.iter().enumerate() {
         fail_if(interrupted)?;
         progress
-            .report(|| format!("{built} of {} hosts have a network namespace and cables", state.hosts.len()));
+            .report(|| format!("{built} of {} hosts have a network namespace and links", state.hosts.len()));
         match state.fabric {
             Fabric::Switch => network::add_host(lock, scope, layout, host.name, cables, &vrings)?,
             Fabric::Plain => network::add_plain_host(lock, scope, host.name, cables.mtu, &vrings)?,
@@ -217,7 +219,7 @@ fn build(
     launch::start_all(scope, state, interrupted, progress)
 }
 
-/// The vrings that hosts have routes to.
+/// The vrings for which hosts get routes.
 fn vrings(further: &[KeyspaceSpec]) -> Vec<String> {
     let further = further.iter().flat_map(|spec| [spec.unicast, spec.multicast]);
     VRINGS.iter().map(ToString::to_string).chain(further.map(|ring| format!("{ring}/16"))).collect()
@@ -252,7 +254,7 @@ fn create_files(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>, state:
     fs::write(&state.config, text).map_err(LabError::io("write", &state.config))
 }
 
-/// An absolute path: the processes have another working directory.
+/// The absolute path of the data directory, since the processes have another working directory.
 fn data_directory(scope: &Scope, asked: Option<&Path>) -> Result<PathBuf> {
     let path = asked.map_or_else(|| scope.directory().join("data"), Path::to_path_buf);
     fs::create_dir_all(&path).map_err(LabError::io("create", &path))?;
@@ -268,7 +270,7 @@ pub(crate) fn down(scope: &Scope) -> Result<()> {
     remove(scope, lock)
 }
 
-/// Removes what there is of a lab. Without a state file there is nothing of it.
+/// Removes everything of a lab. Without a state file there is nothing to remove.
 fn remove(scope: &Scope, lock: Lock) -> Result<()> {
     let state_file = scope.state_file();
     if state_file.exists() {
@@ -279,7 +281,7 @@ fn remove(scope: &Scope, lock: Lock) -> Result<()> {
     let new = state_file.with_extension("json.new");
     allow_missing(fs::remove_file(&new), &new)?;
     lock.remove()?;
-    // Fails while other labs are in it.
+    // Fails if other labs still use it.
     let _ = fs::remove_dir(Scope::run_directory());
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Waiting: until something succeeds, until a moment, or until an operator interrupts; and progress lines while it takes long.
+//! Waits until something succeeds, until a time, or until an operator interrupts; prints progress
+//! lines while that takes long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +9,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{LabError, Result};
 
-/// An interruption is noticed within this time.
+/// Maximum time until an interruption is noticed.
 const NAP: Duration = Duration::from_millis(50);
-/// Between two progress lines.
+/// Interval between two progress lines.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set.
@@ -47,13 +48,13 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Until `timeout` after `begin`, with a pause between two attempts.
+    /// Retries until `timeout` after `begin`, with a pause between two attempts.
     pub(crate) fn from(begin: Instant, timeout: Duration, pause: Duration) -> Self {
         Self { timeout, deadline: begin + timeout, pause }
     }
 
-    /// Attempts at least once. The inner error is a reason to try again, and is reported if it is the last one; an outer error or an
-    /// interruption ends the attempts.
+    /// Makes at least one attempt. The inner error is a reason to try again, and is returned if the
+    /// time is over; an outer error or an interruption ends the attempts at once.
     pub(crate) fn run<T>(
         self,
         interrupted: &AtomicBool,

@@ -1,4 +1,5 @@
-//! The verdict on a phase: whether the history of every key is linearizable, and the figures of the phase.
+//! The verdict on a phase: whether the history of every key is linearizable, and the figures of the
+//! phase.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +19,9 @@ use super::transfers::Transfers;
 use super::workload::{Key, KeyCall, Keys};
 use crate::error::{LabError, Result};
 
-/// The faults before a gap longer than this are printed.
+/// Before a gap longer than this, the faults that may have caused it are printed.
 const LONG_GAP: Duration = Duration::from_secs(2);
-/// Faults in this time before a gap may have caused it.
+/// Faults that began at most this long before a gap may have caused it.
 const BEFORE_GAP: Duration = Duration::from_secs(3);
 
 /// The figures of one keyspace.
@@ -92,11 +93,11 @@ pub(crate) struct Report {
     /// The figures of each keyspace, with its name.
     tallies: Vec<(String, Tally)>,
     injected: Vec<Injected>,
-    /// What the operators have changed.
+    /// Changes by the operators.
     pub(crate) operations: Operations,
     pub(crate) objects: Option<Objects>,
     pub(crate) transfers: Transfers,
-    /// From the end of the last fault until every partition has all its replicas.
+    /// Time from the end of the last fault until every partition had all its replicas.
     whole_after: Duration,
     phases: usize,
 }
@@ -108,7 +109,7 @@ impl Report {
             || self.transfers.is_failure()
     }
 
-    /// Adds a phase to a sum.
+    /// Adds a phase to the totals.
     pub(crate) fn add(&mut self, phase: &Self) {
         match self.tallies.is_empty() {
             true => self.tallies.clone_from(&phase.tallies),
@@ -139,7 +140,8 @@ impl Report {
         self.injected.iter().map(|injected| injected.event).filter(|event| event.is_start()).collect()
     }
 
-    /// A line for each keyspace with a long gap: the faults, and how long after the beginning of the gap they were injected.
+    /// A line for each keyspace with a long gap: the faults, and how long after the beginning of
+    /// the gap they were injected.
     pub(crate) fn long_gaps(&self) -> impl Iterator<Item = String> {
         let long = self.tallies.iter().filter(|(_, tally)| tally.longest_gap() > LONG_GAP);
         long.map(|(name, tally)| {

@@ -1,9 +1,10 @@
-//! Long values: a short word, a slash, and bytes that are derived from the word. Histories store only the word.
+//! Long values: a short word, a slash, and bytes that are derived from the word. Histories store
+//! only the word.
 
 use nicekv_history::model::Change;
 use nicekv_history::{Action, Call};
 
-/// Lengths up to this power of two, with an even distribution of their logarithm.
+/// Maximum length as a power of two. Lengths have an evenly distributed logarithm.
 #[derive(Clone, Copy)]
 pub(super) struct Lengths(u32);
 
@@ -16,13 +17,13 @@ const END: u8 = b'/';
 /// Marks a value in a history that differs from every value that was put.
 const DAMAGED: &[u8] = b"damaged: ";
 
-/// A hash.
+/// A hash function of numbers.
 fn scrambled(number: u64) -> u64 {
     let number = (number ^ number >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
     (number ^ number >> 27).wrapping_mul(0x81da_def4_bc2d_d44d)
 }
 
-/// The value of this word.
+/// The long value that is derived from this word.
 pub(super) fn of_word(word: &[u8], Lengths(bits_max): Lengths) -> Vec<u8> {
     let seed = word.iter().fold(7, |seed, byte| scrambled(seed ^ u64::from(*byte)));
     let bits = seed >> 8 & 0xff_ffff;
@@ -40,7 +41,7 @@ pub(super) fn of_word(word: &[u8], Lengths(bits_max): Lengths) -> Vec<u8> {
     value
 }
 
-/// The word of a value, marked if the value is damaged.
+/// The word of a value. A damaged value gets a mark that no put value has.
 fn word_of(value: &[u8], lengths: Lengths) -> Vec<u8> {
     let word = value.split(|byte| *byte == END).next().unwrap_or_default();
     if of_word(word, lengths) == value { word.to_vec() } else { [DAMAGED, word].concat() }

@@ -1,19 +1,21 @@
 //! `nicekv lab chaos`: real clients, faults from a seed, and the simulator's checker.
 //!
 //! ```text
-//!   phase   0 s ──── faults, overlapping ────▶ 12 s ── whole again? ──▶ clients stop ── read every key ──▶ judge
+//!   phase   0 s ──── faults, overlapping ────▶ 12 s ── recovered? ──▶ clients stop ── read every key ──▶ judge
 //!   native clients ── UDP ──▶ vrings  ┐
 //!   Redis clients ── gateways ─────────┴─▶ history of each key ──▶ linearizable?
 //! ```
 //!
-//! Meanwhile one operator drains and adds nodes ([`node_changes`]), and another one splits and merges partitions ([`partition_changes`]).
+//! Meanwhile one operator drains and adds nodes ([`node_changes`]), and another one splits and
+//! merges partitions ([`partition_changes`]).
 //!
-//! Every keyspace of the lab is used at the same time, by the same clients, and checked by itself: those with a primary and those by quorum
-//! under the same faults. Every phase has its own keys, so that histories stay short enough to be checked. The reads at the end belong to
-//! the history: if an acknowledged update is missing then, the history is not linearizable.
+//! All keyspaces of the lab are used at the same time, by the same clients, and checked separately:
+//! those with a primary and those by quorum under the same faults. Every phase has its own keys, so
+//! that histories stay short enough to be checked. The reads at the end belong to the history: if
+//! an acknowledged update is missing then, the history is not linearizable.
 //!
-//! A seed determines what is drawn, but not the timing of packets and processes, so a failure may need several runs to appear again.
-//! The history of the failed key is written to a file.
+//! A seed determines what is drawn, but not the timing of packets and processes, so a failure may
+//! need several runs to appear again. The history of the failed key is written to a file.
 
 mod judge;
 mod long_values;
@@ -87,7 +89,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
         }
         let report = match chaos.phase(phase, span) {
             Ok(report) => report,
-            // An interruption is not a failure of the cluster.
+            // An interruption by the operator is not a failure of the cluster.
             Err(error) if interrupted.load(Ordering::Relaxed) => return Err(error),
             Err(error) => {
                 eprintln!("nicekv: phase {phase} of seed {seed}: {error}");
@@ -112,7 +114,7 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 
 struct Chaos<'a> {
     lab: &'a TestLab,
-    /// Keyspaces of keys and values.
+    /// Keyspaces in which clients put and get values.
     driven: Vec<KeyspaceSpec>,
     /// Whether there is also a keyspace of object names.
     has_objects: bool,
@@ -121,7 +123,7 @@ struct Chaos<'a> {
     interrupted: &'a AtomicBool,
 }
 
-/// Stops the clients also after an error, so that joining them ends.
+/// Stops the clients when it is dropped. Otherwise joining them after an error would not end.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -206,7 +208,7 @@ impl Chaos<'_> {
         .collect()
     }
 
-    /// Reads all objects; the figures of all users.
+    /// Reads all objects. Returns the totals of all users.
     fn objects(&self, users: &mut [User<'_>]) -> Result<Option<Objects>> {
         if !self.has_objects {
             return Ok(None);

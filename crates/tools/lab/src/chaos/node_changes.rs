@@ -1,5 +1,6 @@
-//! An operator who drains and adds nodes during faults (`nicekv node add | drain`, NICE §4.4): in each phase an original node is drained
-//! and added again, or the spare node is added and drained again. Commands are retried until they succeed.
+//! An operator who drains and adds nodes during faults (`nicekv node add | drain`, NICE §4.4): in
+//! each phase an original node is drained and added again, or the spare node is added and drained
+//! again. Commands are retried until they succeed.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -14,11 +15,12 @@ use crate::wait::{Retry, sleep_until};
 
 /// Spare nodes of the lab. A second one could only be added after the first, because of its number.
 pub(crate) const SPARES: u8 = 1;
-/// Between two attempts.
+/// Pause between two attempts.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
-/// Replicas have moved within this time after the last fault.
+/// Maximum time until replicas have moved after the last fault.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
-/// Part of the refusal for a node of a quorum keyspace, whose partitions cannot move yet: retrying does not help.
+/// Part of the error for a node of a quorum keyspace whose partitions cannot move yet. Retrying
+/// does not help.
 const QUORUM_REFUSAL: &str = "by quorum";
 
 /// Drains a node and adds it again, or the other way round for a spare node.
@@ -29,11 +31,11 @@ pub(crate) struct NodeChange {
     revert_at: Duration,
 }
 
-/// What operators have done.
+/// Counts of operators' changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Operations {
     pub(crate) node_changes: usize,
-    /// Refused for good.
+    /// Changes that were refused for good.
     pub(crate) refused: usize,
     /// Splits and merges.
     pub(crate) partition_changes: usize,
@@ -46,7 +48,7 @@ enum Answer {
 }
 
 impl NodeChange {
-    /// For a phase of `span_ms`.
+    /// Draws a change for a phase of `span_ms`.
     pub(crate) fn draw(random: &mut Random, span_ms: u64) -> Self {
         let node = random.below((NODES + SPARES).into()) as u8;
         let change_ms = random.between(0, span_ms / 2);
@@ -55,14 +57,14 @@ impl NodeChange {
         Self { node, change_at, revert_at }
     }
 
-    /// The commands, and when to run them.
+    /// The commands, each with its time since the beginning of the phase.
     fn commands(self) -> [(Duration, &'static str); 2] {
         let is_spare = self.node >= NODES;
         let words = if is_spare { ["add", "drain"] } else { ["drain", "add"] };
         [(self.change_at, words[0]), (self.revert_at, words[1])]
     }
 
-    /// Runs the commands when it is time, each until there is a final answer.
+    /// Runs the commands at their times. Repeats each until it gets a final answer.
     pub(crate) fn run(self, lab: &TestLab, begun: Instant, interrupted: &AtomicBool) -> Result<Operations> {
         let retry = Retry::from(begun + self.revert_at, TIMEOUT, PAUSE);
         let mut operations = Operations::default();

@@ -1,7 +1,8 @@
-//! Users of `nicekv object` during faults: every object that is read is the last one that was acknowledged, or one of unknown outcome.
+//! Users of `nicekv object` during faults. Every object that is read must be the last one whose put
+//! was acknowledged, or one of a put with unknown outcome.
 //!
-//! Each user has its own object names and makes one call at a time. A put or delete of unknown outcome may take effect at any later time,
-//! so from then on its content is possible, too.
+//! Each user has its own object names and makes one call at a time. A put or delete of unknown
+//! outcome may take effect at any later time, so from then on its content is possible, too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,20 +23,20 @@ use crate::wait::Retry;
 pub(super) const USERS: u64 = 2;
 /// Object names of a user in a phase.
 const NAMES: u64 = 4;
-/// Contents, shared by all users and phases, so that some chunks are the same.
+/// Number of different contents. All users and phases share them, so that some chunks are the same.
 const CONTENTS: u64 = 64;
 /// Percentages of calls; the rest are gets.
 const GCS: u64 = 2;
 const DELETES: u64 = 8;
 const PUTS: u64 = 45;
-/// Until all chunks have all their copies, in their groups.
+/// Maximum time until all chunks have all their copies, in their groups.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// No object, or the content of this number.
 type Content = Option<u64>;
 
-/// The figures of a phase.
+/// Counts of a phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     put: usize,
@@ -74,7 +75,7 @@ impl fmt::Display for Objects {
     }
 }
 
-/// The content of a number.
+/// The content with this number.
 fn content(number: u64) -> Vec<u8> {
     long_values::of_word(format!("object-{number}").as_bytes(), long_values::LARGE)
 }
@@ -83,7 +84,8 @@ fn content(number: u64) -> Vec<u8> {
 pub(super) struct User<'a> {
     lab: &'a TestLab,
     prefix: String,
-    /// By name: contents of unknown outcome, and at the end the one that was acknowledged last.
+    /// For each name the possible contents: those of unknown outcome, and last the one that was
+    /// acknowledged last.
     possible: BTreeMap<u64, Vec<Content>>,
     scratch: PathBuf,
     pub(super) seen: Objects,
@@ -176,7 +178,8 @@ impl<'a> User<'a> {
             true => Some(fs::read(&self.scratch).map_err(LabError::system("read an object"))?),
             false if output.contains("there is no object") => None,
             false => {
-                // A put of unknown outcome may replace it in the meantime, and its chunks may be collected.
+                // A put of unknown outcome may replace the object in the meantime, and its chunks
+                // may be collected.
                 let is_certain = self.possible[&name].len() == 1;
                 if is_certain && output.contains("no target of the chunk's group holds it") {
                     self.seen.wrong.push(format!("{}: {}", self.name(name), output.trim()));
@@ -195,8 +198,8 @@ impl<'a> User<'a> {
     }
 }
 
-/// Waits until all chunks have all their copies and none is moving to another group, after a garbage collection that decides about
-/// chunks without a name.
+/// Waits for a garbage collection that decides about chunks without a name, and then until all
+/// chunks have all their copies and none is moving to another group.
 pub(super) fn wait_until_rebuilt(lab: &TestLab, interrupted: &AtomicBool) -> Result<()> {
     let (collected, output) = lab.nicekv(&["object", "gc", "--now"])?;
     if !collected {

@@ -1,7 +1,8 @@
-//! An operator who splits and merges partitions during faults (`nicekv partition split | merge`, R17). Commands are retried until they succeed.
+//! An operator who splits and merges partitions during faults (`nicekv partition split | merge`,
+//! R17). Commands are retried until they succeed.
 //!
-//! In a keyspace with more partitions than at the beginning two adjacent ones are merged, otherwise one is split: so their number
-//! stays about the same.
+//! If a keyspace has more partitions than at the beginning, two adjacent ones are merged; otherwise
+//! one is split. So their number stays about the same.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ const CHANGES: usize = 3;
 struct ListedPartition {
     id: u64,
     keyspace: String,
-    /// The first and the last one.
+    /// Its first and its last vnode.
     vnodes: (u64, u64),
     /// Whether it is being split or merged.
     is_changing: bool,
@@ -37,7 +38,7 @@ pub(crate) struct PartitionChanges {
 }
 
 impl PartitionChanges {
-    /// For a phase of `span_ms`.
+    /// Draws the times for a phase of `span_ms`.
     pub(crate) fn draw(random: &mut Random, span_ms: u64) -> Self {
         let mut at: Vec<_> =
             (0..CHANGES).map(|_| Duration::from_millis(random.between(0, span_ms))).collect();
@@ -45,7 +46,7 @@ impl PartitionChanges {
         Self { at, random: Random::new(random.bits()) }
     }
 
-    /// Makes the changes when it is time; how many there were.
+    /// Makes the changes at their times. Returns how many were made.
     pub(crate) fn run(mut self, lab: &TestLab, begun: Instant, interrupted: &AtomicBool) -> Result<usize> {
         let can_change = |spec: &&KeyspaceSpec| !matches!(spec.protocol, Protocol::Quorum { .. });
         let keyspaces: Vec<_> = lab.keyspaces.iter().filter(can_change).collect();
@@ -62,7 +63,7 @@ impl PartitionChanges {
     }
 }
 
-/// Splits or merges partitions that are drawn anew in each attempt.
+/// Splits or merges partitions. Each attempt draws other ones.
 fn change(
     lab: &TestLab,
     keyspace: &KeyspaceSpec,
@@ -81,7 +82,8 @@ fn change(
     Ok(if succeeded { Ok(()) } else { Err(output) })
 }
 
-/// The command for a keyspace that had `usual` partitions at the beginning; `partitions` are in the order of their vnodes.
+/// The command for a keyspace that had `usual` partitions at the beginning; `partitions` are in the
+/// order of their vnodes.
 fn draw_command(partitions: &[ListedPartition], usual: usize, random: &mut Random) -> Option<Vec<String>> {
     let mut words = match partitions.len() > usual {
         true => {
@@ -107,7 +109,7 @@ fn draw_command(partitions: &[ListedPartition], usual: usize, random: &mut Rando
     Some(words)
 }
 
-/// All partitions, or why they cannot be listed now.
+/// All partitions, or the reason why they cannot be listed now.
 fn list(lab: &TestLab) -> Result<std::result::Result<Vec<ListedPartition>, String>> {
     let (succeeded, output) = lab.nicekv(&["partition", "list", "--json"])?;
     if !succeeded {

@@ -1,7 +1,9 @@
-//! Which faults a phase has, and when: drawn from the seed, never more at once than the cluster must survive.
+//! Draws which faults a phase has, and when. There are never more at once than the cluster must
+//! survive.
 //!
-//! At any time at most [`NODES_AWAY_MAX`] nodes are dead, cut off or paused, and each host has one such fault; loss, duplicates, and
-//! faults of the switch, of the metadata service's instances and of etcd come on top. All faults have ended when the phase ends.
+//! At any time at most [`NODES_AWAY_MAX`] nodes are dead, cut off or paused, and each host has at
+//! most one such fault. Loss, duplicates, and faults of the switch, of the metadata service's
+//! instances and of etcd are in addition. All faults have ended when the phase ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,9 +14,9 @@ use nicekv_testkit::Random;
 use crate::layout::Layout;
 use crate::topology::{Fabric, Host};
 
-/// R − 1: one replica of a partition is left.
+/// R − 1: each partition keeps at least one replica.
 pub(crate) const NODES_AWAY_MAX: usize = 2;
-/// Between the starts of two faults.
+/// Minimum and maximum time between the starts of two faults.
 const PAUSE_MS: (u64, u64) = (50, 1_200);
 
 /// The start or the end of a fault.
@@ -22,44 +24,44 @@ const PAUSE_MS: (u64, u64) = (50, 1_200);
 pub(crate) enum FaultEvent {
     Kill(Host),
     Start(Host),
-    /// Together with its edge.
+    /// Kills the host's process together with its edge.
     KillHost(Host),
     StartHost(Host),
-    /// Whether to cut what is sent to the host, and what the host sends.
+    /// Cuts a host off. The flags: what is sent to the host, and what the host sends.
     Cut(Host, bool, bool),
     Heal(Host),
     Pause(Host),
     Resume(Host),
     RestartSwitch(Host),
-    /// The link between two switches.
+    /// Takes down the link between two switches.
     Unplug(Host, Host),
     Plug(Host, Host),
-    /// Percentage, for all hosts; 0 ends it.
+    /// Loses frames of all hosts, in percent; 0 ends the fault.
     Loss(u64),
-    /// Percentage, for all hosts; 0 ends it.
+    /// Duplicates frames of all hosts, in percent; 0 ends the fault.
     Duplicate(u64),
 }
 
-/// What faults may be injected into.
+/// The processes and links that can have faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Targets {
     pub(crate) nodes: u8,
     pub(crate) fabric: Fabric,
-    /// Instances of the metadata service.
+    /// Number of instances of the metadata service.
     pub(crate) instances: u8,
-    /// Whether each of them has a member of etcd beside it.
+    /// Whether each instance has a member of etcd on its host.
     pub(crate) has_etcd: bool,
     pub(crate) layout: Layout,
 }
 
-/// An event and its time, from the beginning of the phase.
+/// An event, and its time since the beginning of the phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scheduled {
     pub(crate) at: Duration,
     pub(crate) event: FaultEvent,
 }
 
-/// An event, and when it began, on the boot-time clock.
+/// An event, and the time at which it was injected, on the boot-time clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Injected {
     pub(crate) at_ns: u64,
@@ -67,7 +69,7 @@ pub(crate) struct Injected {
 }
 
 impl FaultEvent {
-    /// Whether it starts a fault.
+    /// Whether the event starts a fault.
     pub(crate) fn is_start(self) -> bool {
         !matches!(
             self,
@@ -108,13 +110,13 @@ impl fmt::Display for FaultEvent {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     KillNode,
-    /// With its edge.
+    /// Kills a node's process together with its edge.
     KillNodeHost,
     CutNode,
     PauseNode,
     KillInstance,
     PauseInstance,
-    /// Also cuts its member of etcd.
+    /// Also cuts the member of etcd on the instance's host.
     CutInstance,
     KillEtcd,
     PauseEtcd,
@@ -128,7 +130,7 @@ enum Kind {
     Duplicate,
 }
 
-/// The kinds that there are in this cluster, by weight.
+/// The kinds of faults that are possible in this cluster, with their weights.
 fn kinds(targets: Targets) -> Vec<(u64, Kind)> {
     let mut kinds = vec![
         (3, Kind::CutNode),
@@ -150,14 +152,14 @@ fn kinds(targets: Targets) -> Vec<(u64, Kind)> {
     if links > 0 {
         kinds.push((2, Kind::CutSwitch));
     }
-    // Each link has an alternative path.
+    // A link may fail only if there is an alternative path.
     if links >= targets.layout.switches().count() {
         kinds.push((3, Kind::Unplug));
     }
     kinds
 }
 
-/// What may have one fault at a time.
+/// Something that can have only one fault at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Host(Host),
@@ -220,7 +222,7 @@ fn draw_fault(random: &mut Random, targets: Targets) -> Fault {
     let further_switches = layout.switches().count() as u64 - 1;
     let further =
         (further_switches > 0).then(|| Host::FurtherSwitch(1 + random.below(further_switches) as u8));
-    // On a plain network: the host of an edge, whose faults are those of the host.
+    // On a plain network: the host of an edge. Its faults are those of the host.
     let switch = match (fabric, further) {
         (Fabric::Switch, None) => Host::Switch,
         (Fabric::Switch, Some(further)) => random.pick(&[Host::Switch, further]),

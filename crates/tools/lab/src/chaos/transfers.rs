@@ -1,8 +1,10 @@
-//! Users of a gateway who transfer amounts between the accounts of one partition during faults, by transactions and by scripts: each
-//! transfer takes effect as a whole or not at all.
+//! Users of a gateway who transfer amounts between the accounts of one partition during faults, by
+//! transactions and by scripts: each transfer takes effect as a whole or not at all.
 //!
-//! Accounts are keys with one hash tag, and each transfer increments its user's counter in a hash beside them. So when all of them are read
-//! at once, the accounts add up to 0, and a user's counter is at least its acknowledged transfers, and at most those of unknown outcome more.
+//! Accounts are keys with one hash tag, and each transfer also increments its user's counter in a
+//! hash with the same tag. So when all of them are read at once, the accounts must add up to 0, and
+//! a user's counter must be at least the number of its acknowledged transfers, and at most that
+//! number plus those of unknown outcome.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +22,7 @@ use crate::error::Result;
 pub(super) const MOVERS: u64 = 2;
 /// Accounts of a phase in each keyspace.
 const ACCOUNTS: u64 = 5;
-/// Percentages: of reads among calls, and of scripts among transfers.
+/// Percentage of reads among calls, and of scripts among transfers.
 const READS: u64 = 30;
 const SCRIPTS: u64 = 50;
 const AMOUNT_MAX: u64 = 1_000;
@@ -33,7 +35,7 @@ redis.call('SET', KEYS[1], string.format('%d', from - ARGV[1]))
 redis.call('SET', KEYS[2], string.format('%d', to + ARGV[1]))
 return redis.call('HINCRBY', KEYS[3], ARGV[2], 1)";
 
-/// The figures of a phase.
+/// Counts of a phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
     by_transaction: u64,
@@ -71,12 +73,12 @@ impl fmt::Display for Transfers {
 /// How a transfer or a read ended.
 enum End {
     Done(Value),
-    /// Nothing with an effect was sent.
+    /// Nothing was sent that could have an effect.
     Nothing,
     Unknown,
 }
 
-/// One user in one keyspace.
+/// A user of one keyspace.
 pub(super) struct Mover {
     client: RespClient,
     keyspace: KeyspaceId,
@@ -163,7 +165,8 @@ impl Mover {
         }
         let begin = [&b"MULTI"[..]];
         for command in std::iter::once(&begin[..]).chain(commands.iter().copied()) {
-            // If a command is not queued, nothing is executed: the connection is closed.
+            // If a command is not queued, the transaction must not be executed: close the
+            // connection.
             if !matches!(self.client.ask(command)?, Ok(Value::Okay | Value::SimpleString(_))) {
                 self.client.disconnect();
                 return Ok(End::Nothing);

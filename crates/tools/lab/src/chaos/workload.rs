@@ -1,9 +1,11 @@
 //! The clients of a phase: random operations on the keys of that phase, and their history.
 //!
-//! Every keyspace has the same keys, so that a mix-up of keyspaces is detected. Half of the keys belong to native clients, which compare
-//! versions; the other half is shared with Redis clients, which see no versions, so the history of these keys has none. Keyspaces by quorum
-//! get only the operations that they support (R14); those with balancing=hot get mostly gets, of few keys. An eighth of the keys has
-//! values of 1 B to 4 MiB, in chains of up to 32 KiB, which histories store shortened ([`long_values`]) and which are only set, got and deleted.
+//! Every keyspace has the same keys, so that a mix-up of keyspaces is detected. Half of the keys
+//! belong to native clients, which compare versions. The other half is shared with Redis clients,
+//! which get no versions, so the history of these keys has none. Keyspaces by quorum get only the
+//! operations that they support (R14); those with balancing=hot get mostly gets, of few keys. An
+//! eighth of the keys have values of 1 B to 4 MiB, in chains of up to 32 KiB. Histories store these
+//! values shortened ([`long_values`]), and clients only set, get and delete them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,28 +23,28 @@ use crate::error::Result;
 
 /// Keys of a phase in each keyspace.
 pub(crate) const KEYS: usize = 128;
-/// Every third call is to one of this many keys of either half, so that calls conflict.
+/// Every third call is to one of the first keys of either half, this many, so that calls conflict.
 const HOT_KEYS: u64 = 4;
-/// Gets among ten calls to a keyspace with balancing=hot, plus some of the others.
+/// Gets among ten calls to a keyspace with balancing=hot. Some of the other calls are gets, too.
 const HOT_GETS_OF_TEN: u64 = 8;
-/// One of this many keys of either half has long values.
+/// One key in this many, of either half, has long values.
 const LARGE_EVERY: usize = 8;
-/// Calls of a client between two scans of all keys, on average.
+/// Average number of calls of a client between two scans of all keys.
 const CALLS_PER_SCAN: u64 = 400;
-/// Longest pause of a client between two calls: bounds the length of histories.
+/// Longest pause of a client between two calls. Pauses keep histories short.
 const PAUSE_US_MAX: u64 = 8_000;
 
 /// A key of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    /// Index among the lab's keyspaces.
+    /// Index of the keyspace in the lab.
     pub(crate) keyspace: usize,
-    /// Index among its keys.
+    /// Index of the key in the keyspace.
     pub(crate) index: usize,
 }
 
 impl Key {
-    /// Keys with an even index are compared by versions.
+    /// Whether the key's answers are compared by version: those with an even index are.
     fn has_versions(self) -> bool {
         self.index.is_multiple_of(2)
     }
@@ -56,7 +58,7 @@ pub(crate) type KeyCall = (Key, Call);
 pub(crate) struct Keys<'a> {
     pub(crate) seed: u64,
     pub(crate) phase: u32,
-    /// The lab's.
+    /// The keyspaces of the lab.
     pub(crate) keyspaces: &'a [KeyspaceSpec],
 }
 
@@ -66,17 +68,17 @@ impl Keys<'_> {
         (0..self.keyspaces.len()).flat_map(|keyspace| (0..KEYS).map(move |index| Key { keyspace, index }))
     }
 
-    /// The bytes of a key.
+    /// The name of a key, without its keyspace.
     fn name(self, key: Key) -> String {
         format!("chaos-{}-{}-{}", self.seed, self.phase, key.index)
     }
 
-    /// Unique among all keyspaces.
+    /// The name of a key, unique among all keyspaces.
     pub(crate) fn full_name(self, key: Key) -> String {
         format!("{}-{}", self.keyspaces[key.keyspace].name, self.name(key))
     }
 
-    /// Makes one call; removes the version from the answer for keys without.
+    /// Makes one call. Removes the version from the answer if the key is compared without.
     pub(crate) fn call(self, client: &mut Client, key: Key, action: Action) -> Result<Call> {
         let (keyspace, name) = (self.keyspaces[key.keyspace].id, self.name(key));
         let mut call = match self.lengths(key) {
@@ -99,10 +101,11 @@ impl Keys<'_> {
         Ok(call)
     }
 
-    /// Lists the phase's keys of a keyspace: a scan is recorded as gets of all keys that it covers (C11).
+    /// Lists the phase's keys of a keyspace. The scan is recorded as gets of all keys that it
+    /// covers (C11).
     fn scan(self, client: &mut Client, keyspace: usize) -> Result<Vec<KeyCall>> {
         let spec = &self.keyspaces[keyspace];
-        // In ASCII, digits come after '-' and before ':'.
+        // Scans up to here: in ASCII, digits come after '-' and before ':'.
         let prefix = format!("chaos-{}-{}", self.seed, self.phase);
         let (after, last) = (format!("{prefix}-"), format!("{prefix}-:"));
         let covered = client.scan(spec.id, after.as_bytes(), last.as_bytes())?;
@@ -148,7 +151,7 @@ impl Keys<'_> {
     }
 
     fn draw(self, client: &Client, key: Key, seen: OpId, value: Vec<u8>, random: &mut Random) -> Action {
-        // Keys that are written all the time get no copies.
+        // Keys that are written all the time would get no copies.
         if self.is_hot(key.keyspace) && random.below(10) < HOT_GETS_OF_TEN {
             return Action::Get;
         }
@@ -164,7 +167,7 @@ impl Keys<'_> {
     }
 }
 
-/// A place below `places`, by Zipf's law with exponent 1.
+/// A random index below `places`, by Zipf's law with exponent 1.
 fn by_popularity(places: u64, random: &mut Random) -> u64 {
     let share = random.below(1 << 32) as f64 / (1_u64 << 32) as f64;
     (((places as f64 + 1.0).powf(share)) as u64).clamp(1, places) - 1
@@ -199,7 +202,7 @@ pub(crate) fn run(
     Ok(calls)
 }
 
-/// Operations that are supported for values that may be too long for a datagram.
+/// Draws one of the operations that large values support.
 fn draw_large(compares_versions: bool, version: OpId, value: Vec<u8>, random: &mut Random) -> Action {
     loop {
         match draw(compares_versions, version, value.clone(), random) {

@@ -1,7 +1,8 @@
-//! Clients of a lab that record what they see, for tests of the whole system: the native client, and a Redis client of a gateway.
+//! Clients of a lab that record what they see, for tests of the whole system: the native client,
+//! and a Redis client of a gateway.
 //!
-//! Both make one call at a time and record it for the checker of `nicekv-history`, on the boot-time clock, which all processes
-//! of the machine share. A call whose outcome is unknown has no answer.
+//! Both make one call at a time and record it for the checker of `nicekv-history`, on the boot-time
+//! clock, which all processes of the machine share. A call whose outcome is unknown has no answer.
 
 mod native;
 mod resp;
@@ -19,18 +20,18 @@ use crate::topology::Host;
 pub(crate) use native::{Covered, NativeClient};
 pub(crate) use resp::RespClient;
 
-/// Longer than the timeout of 5 s that a gateway's own client has.
+/// Longer than a gateway's own timeout of 5 s.
 const RESP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of either kind.
 pub(crate) enum Client {
     Native(Box<NativeClient>),
-    /// Gateways return no versions.
+    /// A client of a gateway. Its answers have no versions.
     Resp(RespClient),
 }
 
 impl Client {
-    /// A native client on a host, of these keyspaces.
+    /// A native client on a host, for these keyspaces.
     pub(crate) fn native(scope: &Scope, host: Host, keyspaces: Vec<Keyspace>) -> Result<Self> {
         let bound = scope.namespace(host).inside(|| NativeClient::bind(keyspaces))?;
         bound
@@ -43,17 +44,18 @@ impl Client {
         Self::Resp(Self::redis(scope, host, number))
     }
 
-    /// The same, for any command.
+    /// The same, for any Redis command.
     pub(crate) fn redis(scope: &Scope, host: Host, number: u64) -> RespClient {
         RespClient::new(scope.namespace(host), number, RESP_TIMEOUT)
     }
 
-    /// Whether its answers have versions, so that it can compare them.
+    /// Whether its answers have versions.
     pub(crate) fn sees_versions(&self) -> bool {
         matches!(self, Self::Native(_))
     }
 
-    /// Lists the keys after `after` and up to `last`: the pieces that were read before an error. Only native clients can.
+    /// Lists the keys after `after` and up to `last`. Returns the pieces that were read before an
+    /// error, if there is one. Only native clients can scan.
     pub(crate) fn scan(&mut self, keyspace: KeyspaceId, after: &[u8], last: &[u8]) -> Result<Vec<Covered>> {
         match self {
             Self::Native(client) => {
@@ -64,7 +66,7 @@ impl Client {
         }
     }
 
-    /// Makes a call and waits until it ends. The op id in `action` is replaced by that of the call.
+    /// Makes a call and waits until it ends. The op id in `action` is replaced by the call's own.
     pub(crate) fn call(&mut self, keyspace: KeyspaceId, key: &[u8], action: Action) -> Result<Call> {
         match self {
             Self::Native(client) => {

@@ -15,23 +15,24 @@ use nicekv_runtime::{Left, UdpEndpoint, new_client_id, now, readable, renew_clie
 /// How a request ended.
 type Told<'a> = Result<nicekv_client::Answer<'a>, OperationError>;
 
-/// Longer than every fault that heals: an op whose outcome is unknown makes a history harder to judge.
+/// Longer than every fault that heals: ops of unknown outcome make a history harder to judge.
 const ANSWER_TIMEOUT_NS: u64 = 10_000_000_000;
 
-/// What a piece of a scan has said: of the keys with these match values, between those two, exactly these were there at one moment.
+/// A piece of a scan: of the keys in this range, between `after` and `through`, exactly the listed
+/// ones existed at one moment.
 pub(crate) struct Covered {
-    /// When it was asked for, and answered.
+    /// When the piece was requested, and when it was answered.
     pub(crate) between: (u64, u64),
     range: MatchRange,
     order: KeyOrder,
     after: Vec<u8>,
-    /// `None`: to the end.
+    /// `None`: up to the end of the range.
     through: Option<Vec<u8>>,
     listed: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Covered {
-    /// What a get of the key would have been told; `None`: it is not covered.
+    /// What a get of the key would have returned; `None` if the piece does not cover the key.
     pub(crate) fn answer(&self, key: &[u8]) -> Option<Answer> {
         let is_before_end = self.through.as_deref().is_none_or(|through| key <= through);
         let is_of_range = self.range.contains(match_digest(self.order, key).match_value());
@@ -51,7 +52,8 @@ pub(crate) struct NativeClient {
 }
 
 impl NativeClient {
-    /// A client that nobody was before, on a socket of the calling thread's network namespace. There is at least one keyspace.
+    /// A client with a new id, on a socket in the calling thread's network namespace. There is at
+    /// least one keyspace.
     pub(crate) fn bind(keyspaces: Vec<Keyspace>) -> io::Result<Self> {
         let config = Config::new(new_client_id()?, keyspaces[0]);
         let orders = keyspaces.iter().map(|keyspace| (keyspace.id, keyspace.order)).collect();
@@ -73,7 +75,7 @@ impl NativeClient {
         Ok(Call { action, called: called.boot_ns, answered })
     }
 
-    /// Lists the keys after `after`, up to `last`; what it covered before it failed, if it does.
+    /// Lists the keys after `after`, up to `last`. If it fails, returns what it covered until then.
     pub(crate) fn scan(
         &mut self,
         keyspace: KeyspaceId,
@@ -106,15 +108,16 @@ impl NativeClient {
         Ok(covered)
     }
 
-    /// Drives the one op in flight to its end: the op id that it was sent under last (one that replicas were too busy for is tried
-    /// again under another), and what is taken of what the client was told.
+    /// Drives the one op in flight to its end. Returns the op id under which it was last sent, and
+    /// what `take` makes of the result. An op that busy replicas refused is retried under another
+    /// id.
     fn finish<T>(&mut self, take: impl FnOnce(Told<'_>) -> T) -> io::Result<(OpId, T)> {
         let (mut sent, mut plain) = (OpId::NONE, Vec::new());
         loop {
             let core = &mut self.core;
             self.endpoint.send_with(|out| {
                 let to = core.poll_transmit(out)?;
-                // Requests to chains have room that a switch is to fill (C5).
+                // Requests to chains contain space that a switch fills (C5).
                 let bytes = if take_room(out, &mut plain).is_some() { &plain } else { &*out };
                 sent = Header::decode(bytes).expect("what the core has encoded").0.op;
                 Some(to)
@@ -146,7 +149,7 @@ fn request<'a>(key: &'a [u8], action: &'a Action) -> Request<'a> {
     }
 }
 
-/// `None`: the outcome is unknown, or it is known that nothing happened.
+/// `None` if the outcome is unknown, or if the op certainly had no effect.
 fn answer(result: Told<'_>) -> Option<Answer> {
     let refused = |status| Answer { status, version: OpId::NONE, integer: 0, value: None, form: Form::Plain };
     match result {

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::namespace::Namespace;
 use crate::topology::RESP;
 
-/// Before a connection is tried again.
+/// Pause before a connection is attempted again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A client that reconnects when its connection breaks.
@@ -25,12 +25,13 @@ pub(crate) struct RespClient {
     connection: Option<Connection>,
     /// The keyspace of the connection; a new one begins at the default keyspace.
     selected: KeyspaceId,
-    /// Names its calls, since gateways return no op ids.
+    /// The op id of the next call. Gateways return none, so the client numbers its calls itself.
     op: OpId,
 }
 
 impl RespClient {
-    /// A client of the gateway in a namespace. `number` distinguishes it from others that call the same keys.
+    /// A client of the gateway in a namespace. `number` distinguishes it from other clients that
+    /// use the same keys.
     pub(crate) fn new(namespace: Namespace, number: u64, timeout: Duration) -> Self {
         let op = OpId { client: ClientId(u64::MAX - number), sequence: 0 };
         Self { namespace, timeout, connection: None, selected: KeyspaceId::DEFAULT, op }
@@ -52,7 +53,7 @@ impl RespClient {
         Ok(Call { action, called, answered })
     }
 
-    /// Switches the connection to a keyspace, if it has another; whether it has this one now.
+    /// Selects a keyspace on the connection, unless it is selected already. False if that fails.
     pub(crate) fn select(&mut self, keyspace: KeyspaceId) -> Result<bool> {
         if self.connection.is_none() {
             self.selected = KeyspaceId::DEFAULT;
@@ -69,13 +70,13 @@ impl RespClient {
         Ok(is_selected)
     }
 
-    /// The next command gets a new connection.
+    /// Closes the connection. The next command opens a new one.
     pub(crate) fn disconnect(&mut self) {
         self.connection = None;
     }
 
-    /// Sends a command. After an error its outcome is unknown, and the next command gets a new connection; an error reply of the gateway
-    /// is a value.
+    /// Sends a command. After an error its outcome is unknown, and the next command opens a new
+    /// connection. An error reply of the gateway is a value.
     pub(crate) fn ask(&mut self, words: &[&[u8]]) -> Result<RedisResult<Value>> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -107,7 +108,8 @@ fn connect(timeout: Duration) -> std::result::Result<Connection, RedisError> {
     Ok(connection)
 }
 
-/// The command for an action. Redis commands have no versions, and only some combinations of conditions and changes.
+/// The command for an action. Redis commands have no versions, and only some combinations of
+/// conditions and changes.
 fn words(key: &[u8], action: &Action) -> Vec<Vec<u8>> {
     let words = |command: &str, rest: &[&[u8]]| {
         [command.as_bytes(), key].into_iter().chain(rest.iter().copied()).map(<[u8]>::to_vec).collect()
@@ -129,7 +131,7 @@ fn words(key: &[u8], action: &Action) -> Vec<Vec<u8>> {
     }
 }
 
-/// What the reply to an action's command means; `None` if the outcome is unknown.
+/// The answer that a reply means; `None` if the outcome is unknown.
 fn answer(action: &Action, reply: Value) -> Option<Answer> {
     let answer = |status, integer, value| {
         Some(Answer { status, version: Answer::VERSION_NOT_TOLD, integer, value, form: Form::Plain })
@@ -146,7 +148,7 @@ fn answer(action: &Action, reply: Value) -> Option<Answer> {
         Value::Int(integer) => answer(Status::Ok, integer, None),
         Value::Nil if is_set => answer(Status::ConditionFailed, 0, None),
         Value::Nil if *action == Action::Get => answer(Status::NotFound, 0, None),
-        // GETSET of a key without a value.
+        // The reply to GETSET of a key without a value.
         Value::Nil => answer(Status::Ok, 0, None),
         Value::BulkString(value) => answer(Status::Ok, 0, Some(value)),
         Value::ServerError(error) => match error.details().unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Faults on a plain network: rules of nftables at the ports of the bridge.
+//! Faults on a plain network: nftables rules at the ports of the bridge.
 //!
 //! Frames are duplicated where they leave the bridge, so that each receiver gets them twice.
 
@@ -11,7 +11,7 @@ use crate::scope::Scope;
 use crate::state::{CableFaults, Faults, LabState};
 use crate::topology::{Host, format_mac, mac};
 
-/// One, as a probability in rules.
+/// Probability 1, in the unit of the rules.
 const PPM: u32 = 1_000_000;
 const TOOL: &str = "nft";
 
@@ -35,7 +35,7 @@ fn run(rules: &str) -> io::Result<std::process::Output> {
     child.wait_with_output()
 }
 
-/// Replaces all rules at once.
+/// The rules that replace all existing ones in one transaction.
 fn rules(hosts: &[Host], faults: &Faults) -> String {
     let mut rules = "table netdev faults {}\ndelete table netdev faults\ntable netdev faults {\n".to_owned();
     for (number, host) in hosts.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A lab of its own for a test, which leaves with it. Used by tests of stubs and of the real program:
-//! [`crate::program`] says which.
+//! A lab for one test, which is removed when the test ends. Used by tests of stubs and of the real
+//! program; [`crate::program`] says which it is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,19 +7,19 @@ use std::process::{Command, Output};
 
 use nicekv_lab::LAB_VARIABLE;
 
-/// A lab, whether or not it is up. Taken down on drop, also by a panic.
+/// A lab, whether or not it is up. Dropping it takes it down, also in a panic.
 pub(crate) struct LabUnderTest {
     name: String,
     veths_before: BTreeSet<String>,
 }
 
 impl LabUnderTest {
-    /// One that is not up.
+    /// A lab that is not up.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: format!("test-{}-{name}", std::process::id()), veths_before: veths() }
     }
 
-    /// One that is ready.
+    /// A lab that is ready.
     pub(crate) fn up(name: &str, arguments: &[&str]) -> Self {
         let lab = Self::new(name);
         let output = lab.succeeds(&[&["up"], arguments].concat());
@@ -40,7 +40,7 @@ impl LabUnderTest {
         output
     }
 
-    /// Exit code 2, and one line that says why.
+    /// Checks that the command fails with exit code 2 and one line that contains `why`.
     pub(crate) fn refuses(&self, arguments: &[&str], why: &str) {
         let output = self.command(arguments).output().unwrap();
         let line = text(&output.stderr);
@@ -48,33 +48,33 @@ impl LabUnderTest {
         assert!(line.contains(why) && line.lines().count() == 1, "{arguments:?}: {line}");
     }
 
-    /// Whether it runs, as `status --json` says.
+    /// The state of the host's process, as `status --json` shows it.
     pub(crate) fn state_of(&self, host: &str) -> String {
         self.host(host)["state"].as_str().unwrap().to_owned()
     }
 
-    /// What `status --json` says of a host.
+    /// The entry of a host in `status --json`.
     pub(crate) fn host(&self, host: &str) -> serde_json::Value {
-        // Of a cluster without metadata it can show the hosts only, and its exit code says so.
+        // Without the metadata service, `status` shows only the hosts, and its exit code is not 0.
         let output = self.command(&["status", "--json"]).output().unwrap();
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let hosts = status["hosts"].as_array().unwrap();
         hosts.iter().find(|entry| entry["name"] == host).unwrap().clone()
     }
 
-    /// What its processes read.
+    /// The configuration file of the lab's processes.
     #[allow(dead_code, reason = "not every test that shares this file needs it")]
     pub(crate) fn config(&self) -> String {
         format!("/run/nicekv/lab-{}/config.toml", self.name)
     }
 
-    /// Which its commands find in their environment.
+    /// The name of the lab, which its commands find in their environment.
     #[allow(dead_code, reason = "not every test that shares this file needs it")]
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes it down, and looks.
+    /// Takes the lab down, and checks that nothing is left.
     pub(crate) fn down(&self) {
         self.succeeds(&["down"]);
         self.assert_nothing_left();
@@ -89,7 +89,7 @@ impl LabUnderTest {
         names.into_iter().filter(|name| name.starts_with(&self.namespace_prefix())).collect()
     }
 
-    /// Living processes with the lab's name in their environment, wherever they are.
+    /// Number of living processes with the lab's name in their environment, in any namespace.
     pub(crate) fn processes(&self) -> usize {
         let mark = format!("{LAB_VARIABLE}={}\0", self.name);
         let of_lab = |pid: &String| {
@@ -102,7 +102,7 @@ impl LabUnderTest {
     pub(crate) fn assert_nothing_left(&self) {
         assert_eq!(self.namespaces(), [""; 0]);
         assert_eq!(self.processes(), 0);
-        // The name of another lab may begin like this one's.
+        // The name of another lab may begin with this one's.
         let mine = format!("lab-{}", self.name);
         let is_mine = |file: &String| file.split('.').next() == Some(&mine);
         let files: Vec<String> = entries("/run/nicekv").into_iter().filter(is_mine).collect();
@@ -114,7 +114,7 @@ impl LabUnderTest {
 
 impl Drop for LabUnderTest {
     fn drop(&mut self) {
-        // A panic is no place for another one.
+        // Errors are ignored: a second panic would abort the test.
         let _ = self.command(&["down"]).output();
     }
 }
@@ -124,7 +124,7 @@ fn entries(directory: &str) -> Vec<String> {
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// In the operator's own namespace.
+/// The veth interfaces in the operator's own namespace.
 fn veths() -> BTreeSet<String> {
     let output = Command::new("ip").args(["-o", "link", "show", "type", "veth"]).output().unwrap();
     text(&output.stdout).lines().map(str::to_owned).collect()

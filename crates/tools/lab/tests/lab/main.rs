@@ -1,6 +1,6 @@
-//! Labs of a stub program: this one. Without arguments it runs the tests below; with the arguments of `nicekv` it is
-//! a program whose switch is real, and whose other roles pretend ([`stub`]). So hosts, cables, forwarding and
-//! tidying up are tested apart from the store.
+//! Labs of a stub program, which is this test itself. Without arguments it runs the tests below.
+//! With the arguments of `nicekv` it plays the program: its switch is real, and its other roles are
+//! stubs ([`stub`]). So hosts, links, forwarding and removal are tested without the store.
 
 mod fixture;
 mod stub;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use fixture::{LabUnderTest, not_run, text};
 
-/// An ordinary user.
+/// User id of an unprivileged user.
 const NOBODY: u32 = 65534;
-/// Moments at which `up` is killed, spread over the time that it takes.
+/// Number of moments at which `up` is killed, spread over its duration.
 const CRASH_MOMENTS: u32 = 12;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn run_tests(filter: Option<&str>) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whose `lab` is tested: its own, and its other roles are stubs.
+/// The program whose `lab` command is tested: this one.
 pub(crate) fn program() -> String {
     std::env::current_exe().unwrap().into_os_string().into_string().unwrap()
 }
@@ -61,11 +61,11 @@ fn hosts_reach_each_other() {
         .for_each(hosts_reach_each_other_through);
 }
 
-/// Those with odd numbers hang at another switch, of several.
+/// Of several switches, hosts with odd numbers are attached to another one.
 fn hosts_reach_each_other_through((switch, switches): (&str, &str)) {
     let arguments = ["--nodes", "2", "--clients", "2", "--replicas", "2", "--switch", switch];
     let lab = LabUnderTest::up("reach", &[&arguments[..], &["--switches", switches]].concat());
-    // ARP and TCP; the stub of a node sends back what comes.
+    // ARP and TCP: a node's stub echoes what it receives.
     for (from, to) in
         [("client-0", "10.20.1.1:7400"), ("client-0", "10.20.1.2:7400"), ("node-1", "10.20.1.1:7400")]
     {
@@ -102,10 +102,10 @@ fn processes_are_killed_and_started() {
     lab.succeeds(&["kill", "switch"]);
     let in_vain = [&exchange[..], &["--timeout-ms", "500"]].concat();
     let output = lab.command(&in_vain).output().unwrap();
-    assert!(!output.status.success(), "without the switch there is no way");
+    assert!(!output.status.success(), "without the switch no packet arrives");
     lab.succeeds(&["start", "switch"]);
     lab.succeeds(&exchange);
-    // One that nobody has recorded.
+    // A process that the lab has not recorded.
     let mut stray = lab.command(&["exec", "node-0", "--", "sleep", "1000"]).spawn().unwrap();
     lab.down();
     stray.wait().unwrap();
@@ -120,7 +120,7 @@ fn faults_are_those_of_one_host() {
     };
     let assert_reached = |expected: [bool; 2], when: &str| {
         for (address, expected) in ["10.20.1.1:7400", "10.20.1.2:7400"].into_iter().zip(expected) {
-            // What must not come is not waited for as long as what must.
+            // The absence of a packet is not awaited for as long as its arrival.
             let timeout_ms = if expected { "20000" } else { "500" };
             assert_eq!(reaches(address, timeout_ms), expected, "{address}, {when}");
         }
@@ -156,7 +156,7 @@ fn faults_are_those_of_one_host() {
     for wrong in [&["loss", "101"][..], &["cut", "node-0", "--in", "--out"]] {
         assert_eq!(lab.command(wrong).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
-    // Also of a process that is paused, and of a switch with faults.
+    // `down` also removes a paused process, and a switch with faults.
     lab.succeeds(&["pause", "node-0"]);
     lab.succeeds(&["cut", "node-1"]);
     lab.down();
@@ -178,7 +178,7 @@ fn nothing_is_left_of_an_up_that_was_killed() {
         println!("killed after {after:.0?} with {} namespaces", lab.namespaces().len());
         lab.down();
     }
-    // Nor of a down.
+    // A `down` that is killed leaves nothing behind either.
     for moment in 0..CRASH_MOMENTS {
         let lab = LabUnderTest::up("crash", &arguments);
         let mut down = lab.command(&["down"]).spawn().unwrap();
@@ -200,7 +200,7 @@ fn nothing_is_left_of_an_up_that_fails() {
     );
     lab.assert_nothing_left();
 
-    // A metadata service that is never ready, and an operator who interrupts it.
+    // The metadata service never becomes ready, and an operator interrupts `up`.
     let mut up = lab.command(&["up", "--nodes", "2", "--clients", "1", "--replicas", "1"]);
     let mut up = up.env(stub::FAIL_VARIABLE, "ready").stderr(std::process::Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -248,7 +248,7 @@ fn mistakes_are_refused_with_one_line() {
 
     let arguments = ["--nodes", "1", "--clients", "1", "--replicas", "1"];
     let lab = LabUnderTest::up("twice", &arguments);
-    lab.refuses(&[&["up"][..], &arguments].concat(), "a lab is there already");
+    lab.refuses(&[&["up"][..], &arguments].concat(), "a lab already exists");
     lab.refuses(&["kill", "node-1"], "its hosts are switch, metadata, node-0, client-0");
     assert_eq!(lab.state_of("node-0"), "running", "the second one has not harmed the first");
     lab.down();

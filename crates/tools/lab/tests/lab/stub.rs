@@ -1,5 +1,6 @@
-//! A program with the roles of `nicekv`. Its switch is the one in the kernel without tables, its node sends back what comes
-//! over TCP, its metadata service is ready at once, its gateway has room for one value.
+//! A stub program with the roles of `nicekv`. Its switch is the real one in the kernel, without
+//! tables; its node echoes what it receives over TCP; its metadata service is ready at once; its
+//! gateway can store one value.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,9 +16,10 @@ use nicekv_switch::{Backend as _, Prefix, TableSet, VringConfig};
 use nicekv_switch_xdp::{Hook, KernelSwitch, Port};
 use serde_json::{Value, json};
 
-/// First arguments by which the program is meant, and not its tests.
+/// First arguments with which the program is called as `nicekv`, and not as a test.
 pub(crate) const ROLES: [&str; 7] = ["lab", "switch", "metadata", "node", "gateway", "status", "tcp"];
-/// The host that is to end at once; `ready`: the metadata service that is never ready.
+/// Names the host whose process exits at once. `ready` means a metadata service that never becomes
+/// ready.
 pub(crate) const FAIL_VARIABLE: &str = "NICEKV_STUB_FAIL";
 const TCP_BYTES: usize = 1 << 20;
 
@@ -41,7 +43,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Sends bytes to a node and wants them back.
+    /// Sends bytes to a node and expects them back.
     Tcp {
         to: SocketAddr,
         #[arg(long, default_value_t = 20_000)]
@@ -160,13 +162,13 @@ fn metadata(config: &Value) {
         };
         let Some(request) = frame().and_then(|_greeting| frame()) else { continue };
         let answer = match decode(&request).unwrap() {
-            // As the real one, which is not ready while a node is missing.
+            // The real metadata service, too, does not answer this while a node is missing.
             AdminRequest::Ready if std::env::var_os(FAIL_VARIABLE).is_some() => continue,
             AdminRequest::Ready => json!(true),
             _ => json!({ "nodes": [], "why_not_ready": "it is a stub" }),
         };
         let answer = answer.to_string();
-        // Whoever asks may have gone.
+        // The client may have closed the connection.
         let _ = stream.write_all(&[&(answer.len() as u32).to_be_bytes(), answer.as_bytes()].concat());
     }
 }
@@ -196,7 +198,7 @@ fn exchange(to: SocketAddr, timeout: Duration) {
     let mut stream = loop {
         match TcpStream::connect_timeout(&to, timeout) {
             Ok(stream) => break stream,
-            // The node may still be on its way to listen.
+            // The node may not be listening yet.
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
     };

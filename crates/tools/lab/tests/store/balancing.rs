@@ -9,22 +9,23 @@ use crate::{TIMEOUT, as_root, partition_of, status};
 
 const CLIENTS: usize = 3;
 const REPLICAS: usize = 3;
-/// Between two gets of a client.
+/// Interval between two gets of a client.
 const PACE: Duration = Duration::from_millis(1);
-/// When the gets of all clients reach the nodes' reports in full.
+/// Minimum total rate once the gets of all clients are in the nodes' reports.
 const GETS_PER_SECOND_MIN: u64 = 2_000;
-/// Between two looks: nodes report once a second.
+/// Interval between two checks: nodes report once a second.
 const REPORTED: Duration = Duration::from_millis(1_000);
 
-/// A key of whose clients two are in the primary's part until it is known how much they ask: divisions of the first kind begin elsewhere in each
-/// partition, and this is one in four.
+/// A key for which the primary serves two of the three clients until their load is known. The first
+/// divisions begin at another replica in each partition, so one partition in four has this
+/// property.
 fn hot_key(lab: &LabUnderTest) -> String {
     let status = status(lab);
     let is_uneven = |key: &String| partition_of(&status, key)["id"].as_u64().unwrap() % 4 == 2;
     (0..).map(|number| format!("hot-{number}")).find(is_uneven).unwrap()
 }
 
-/// Asks for a key at a steady pace until it is stopped.
+/// Gets a key at a steady rate until it is stopped.
 fn ask(lab: &LabUnderTest, client: usize, key: &str, stopped: &AtomicBool) {
     let mut redis = Redis::on(lab, &format!("client-{client}"));
     let mut next = Instant::now();
@@ -35,7 +36,7 @@ fn ask(lab: &LabUnderTest, client: usize, key: &str, stopped: &AtomicBool) {
     }
 }
 
-/// Gets a second of each node that is asked.
+/// Gets per second of each node that answers any.
 fn shares(lab: &LabUnderTest) -> Vec<u64> {
     let status = status(lab);
     let nodes = status["nodes"].as_array().unwrap().iter();

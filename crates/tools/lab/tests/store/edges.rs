@@ -1,4 +1,4 @@
-//! The same on a plain network, where each host runs the pipeline itself.
+//! Faults on a plain network, where each host runs the pipeline itself.
 
 use crate::faults::{is_out, is_ready};
 use crate::fixture::{LabUnderTest, text};
@@ -21,7 +21,7 @@ fn puts_go_on_when_a_host_dies_with_its_edge_and_when_edges_are_away() {
                 wait_for(&lab, is_ready);
                 load.wait_for_progress();
             }
-            // It goes by old tables, its host's clients wait: nobody else does.
+            // The paused edge keeps old tables: only clients on its host wait.
             lab.succeeds(&["pause", "edge-client-1"]);
             let victim = Victim::Primary.of(&status(&lab)["partitions"][0]);
             lab.succeeds(&["kill", &format!("node-{victim}")]);
@@ -31,7 +31,7 @@ fn puts_go_on_when_a_host_dies_with_its_edge_and_when_edges_are_away() {
             lab.succeeds(&["start", &format!("node-{victim}")]);
             wait_for(&lab, is_ready);
         });
-        // Without its edge a host reaches no vring, and its neighbours do.
+        // Without its edge a host reaches no vring; other hosts still do.
         lab.succeeds(&["kill", "edge-client-0"]);
         let put = Redis::on(&lab, "client-0").ask(&["SET", "color", "blue"]);
         assert!(put.as_ref().is_err_and(|error| error.contains("outcome unknown")), "{put:?}");
@@ -46,7 +46,7 @@ fn puts_go_on_when_a_host_dies_with_its_edge_and_when_edges_are_away() {
 #[test]
 fn chaos_finds_nothing_on_a_plain_network() {
     as_root_in_long_runs("chaos_finds_nothing_on_a_plain_network", || {
-        // Faults of a plain network are rules of nftables.
+        // Faults on a plain network are nftables rules.
         if !nicekv_testkit::needs(&["nft"], "chaos_finds_nothing_on_a_plain_network") {
             return;
         }

@@ -1,4 +1,5 @@
-//! Several instances of the metadata service that share an etcd: whoever of them and of its members is killed or paused.
+//! Several instances of the metadata service that share an etcd cluster, while instances and
+//! members of etcd are killed or paused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,9 +11,9 @@ use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
 use crate::{POLL_PAUSE, TIMEOUT, as_root, as_root_in_long_runs, inside, program, status, wait_for};
 
-/// An outage that outlasts the leader's lease and those of the nodes.
+/// An outage that outlasts the leases of the leader and of the nodes.
 const OUTAGE: Duration = Duration::from_secs(5);
-/// One that lasts.
+/// A long outage.
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn with_etcd(name: &str, test: impl FnOnce()) {
@@ -35,7 +36,7 @@ fn leader(status: &Value) -> String {
     status["control_plane"]["instance"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The leader, once it is another one and has found everybody.
+/// The new leader, once it is another instance and has heartbeats from all nodes.
 fn wait_for_other(lab: &LabUnderTest, old: &str) -> String {
     wait_for(lab, |status| {
         let leader = leader(status);
@@ -59,7 +60,7 @@ fn puts_go_on_when_leaders_are_killed_and_paused() {
             let term = status(&lab)["term"].as_u64();
             lab.succeeds(&["resume", &second]);
             load.wait_for_progress();
-            // The old one stands by, and a node that dies now is noticed by the new one.
+            // The old leader is a standby now. The new one notices that a node dies.
             lab.succeeds(&["kill", "node-1"]);
             wait_for(&lab, |status| status["nodes"][1]["state"] == "suspected");
             load.wait_for_progress();
@@ -68,7 +69,7 @@ fn puts_go_on_when_leaders_are_killed_and_paused() {
             let status = status(&lab);
             assert_eq!((leader(&status), status["term"].as_u64()), (third, term));
         });
-        // Any instance leads to the one that leads.
+        // Any instance redirects to the leader.
         for endpoint in ["10.20.0.2:7400", "10.20.0.3:7400", "10.20.0.4:7400"] {
             let get = ["exec", "client-0", "--", &program(), "get", "writer-0-0", "--endpoint", endpoint];
             assert_eq!(text(&lab.succeeds(&get).stdout), "0");
@@ -108,14 +109,14 @@ fn a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it() {
         let mut redis = Redis::on(&lab, "client-0");
         let deadline = Instant::now() + TIMEOUT;
         while redis.ask(&["GET", "writer-0-0"]).is_err() {
-            assert!(Instant::now() < deadline, "gets do not go on");
+            assert!(Instant::now() < deadline, "gets are not answered again");
             std::thread::sleep(POLL_PAUSE);
         }
         lab.down();
     });
 }
 
-/// What a metric of the first instance is.
+/// The value of a metric of the first instance.
 fn metric(lab: &LabUnderTest, name: &str) -> f64 {
     let page = inside(lab, "metadata", || {
         let mut stream = TcpStream::connect("10.20.0.2:9464").unwrap();
@@ -132,54 +133,53 @@ fn metric(lab: &LabUnderTest, name: &str) -> f64 {
 const SILENT: &str = "nicekv_metadata_store_silent_seconds";
 
 #[test]
-fn an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on() {
-    with_etcd_in_long_runs(
-        "an_etcd_that_is_silent_for_a_minute_is_told_of_all_the_while_and_puts_go_on",
-        || {
-            let lab = up("minute");
-            Load::during(&lab, |load| {
-                for member in ["etcd-0", "etcd-1", "etcd-2"] {
-                    lab.succeeds(&["pause", member]);
-                }
-                let begun = Instant::now();
-                let mut told_s = 0.0;
-                while begun.elapsed() < MINUTE {
-                    // Gets wait for leases, so that writers, which read what they wrote, are slow; puts wait for nobody.
-                    load.wait_for_puts(1);
-                    let silent_s = metric(&lab, SILENT);
-                    assert!(silent_s >= told_s, "{silent_s} after {told_s}");
-                    told_s = silent_s;
-                    let answer =
-                        lab.command(&["exec", "client-0", "--", &program(), "status"]).output().unwrap();
-                    let told = text(&answer.stderr);
-                    let is_told = answer.status.code() == Some(2) && told.contains("no answer from etcd");
-                    assert!(is_told || begun.elapsed() < OUTAGE, "{answer:?}");
-                }
-                // The last look was before the last question, which may have taken long.
+fn puts_continue_and_errors_name_an_etcd_that_is_silent_for_a_minute() {
+    with_etcd_in_long_runs("puts_continue_and_errors_name_an_etcd_that_is_silent_for_a_minute", || {
+        let lab = up("minute");
+        Load::during(&lab, |load| {
+            for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                lab.succeeds(&["pause", member]);
+            }
+            let begun = Instant::now();
+            let mut told_s = 0.0;
+            while begun.elapsed() < MINUTE {
+                // Writers read what they wrote, and gets wait for leases, so writers are slow.
+                // Puts wait for nothing.
+                load.wait_for_puts(1);
                 let silent_s = metric(&lab, SILENT);
-                assert!(silent_s > (MINUTE - OUTAGE).as_secs_f64(), "{silent_s} s");
-                assert_eq!(metric(&lab, "nicekv_metadata_leads") as u64, 0);
-                for member in ["etcd-0", "etcd-1", "etcd-2"] {
-                    lab.succeeds(&["resume", member]);
-                }
-                wait_for(&lab, |status| {
-                    status["ready"] == true && status["control_plane"]["outage"].is_null()
-                });
-                load.wait_for_progress();
-                // The gets of those writers are answered again, too.
-                let failed = load.failed();
-                load.wait_for_progress();
-                assert_eq!(load.failed(), failed);
-                // Another instance may lead by now; the first hears of the store when it asks next.
-                let deadline = Instant::now() + TIMEOUT;
-                while metric(&lab, SILENT) >= 1.0 {
-                    assert!(Instant::now() < deadline, "the first instance takes the store for silent");
-                    std::thread::sleep(POLL_PAUSE);
-                }
-            });
-            lab.down();
-        },
-    );
+                assert!(silent_s >= told_s, "{silent_s} after {told_s}");
+                told_s = silent_s;
+                let answer = lab.command(&["exec", "client-0", "--", &program(), "status"]).output().unwrap();
+                let told = text(&answer.stderr);
+                let is_told = answer.status.code() == Some(2) && told.contains("no answer from etcd");
+                assert!(is_told || begun.elapsed() < OUTAGE, "{answer:?}");
+            }
+            // The metric was computed before the last request, which may have taken long.
+            let silent_s = metric(&lab, SILENT);
+            assert!(silent_s > (MINUTE - OUTAGE).as_secs_f64(), "{silent_s} s");
+            assert_eq!(metric(&lab, "nicekv_metadata_leads") as u64, 0);
+            for member in ["etcd-0", "etcd-1", "etcd-2"] {
+                lab.succeeds(&["resume", member]);
+            }
+            wait_for(&lab, |status| status["ready"] == true && status["control_plane"]["outage"].is_null());
+            load.wait_for_progress();
+            // The gets of those writers are answered again, too.
+            let failed = load.failed();
+            load.wait_for_progress();
+            assert_eq!(load.failed(), failed);
+            // Another instance may lead by now. The first one notices with its next request
+            // that the store answers again.
+            let deadline = Instant::now() + TIMEOUT;
+            while metric(&lab, SILENT) >= 1.0 {
+                assert!(
+                    Instant::now() < deadline,
+                    "the first instance still reports that the store is silent"
+                );
+                std::thread::sleep(POLL_PAUSE);
+            }
+        });
+        lab.down();
+    });
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn keyspaces_are_created_and_dropped_across_changes_of_the_leader() {
             let second = wait_for_other(&lab, &first);
             assert!(succeeds(&["keyspace", "list"]).contains("sessions"));
             assert_eq!(succeeds(&["get", "color", "--keyspace", "sessions"]), "blue");
-            // The second one makes and drops some, and the next one knows both.
+            // The second leader creates and drops keyspaces, and the next one knows both changes.
             succeeds(&["keyspace", "create", "carts", "--partitions", "4"]);
             succeeds(&["put", "color", "red", "--keyspace", "carts"]);
             succeeds(&["keyspace", "drop", "sessions", "--yes-drop", "sessions"]);
@@ -277,7 +277,7 @@ fn status_names_a_dead_instance_and_kill_metadata_means_the_leader() {
         };
         wait_for(&lab, |status| status["ready"] == true && answers(status));
         assert_eq!(wrong(&lab), [""; 0]);
-        // The first instance to be killed need not be the one that leads.
+        // The first instance need not be the leader.
         let first = leader(&status(&lab));
         lab.succeeds(&["kill", &first]);
         let led = wait_for_other(&lab, &first);

@@ -1,4 +1,5 @@
-//! Faults of the network, of processes and of the switch, while clients write. What is acknowledged stays.
+//! Faults of the network, of processes and of the switch, while clients write. Nothing acknowledged
+//! is lost.
 
 use std::time::Instant;
 
@@ -24,7 +25,8 @@ fn puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused() {
     as_root("puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused", || {
         let lab = LabUnderTest::up("cut", &[]);
         Load::during(&lab, |load| {
-            // Deaf, dumb, both, and asleep for longer than its lease.
+            // A node receives nothing, sends nothing, does neither, or is paused for longer than
+            // its lease.
             let faults: [(Victim, &[&str], &str); 4] = [
                 (Victim::Secondary, &["cut", "--in"], "heal"),
                 (Victim::Primary, &["cut", "--out"], "heal"),
@@ -68,15 +70,15 @@ fn puts_go_on_with_loss_and_duplicates() {
 }
 
 #[test]
-fn a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled() {
-    as_root("a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled", || {
+fn restarted_switch_drops_vring_traffic_until_its_tables_are_installed() {
+    as_root("restarted_switch_drops_vring_traffic_until_its_tables_are_installed", || {
         let lab = LabUnderTest::up("switch", &[]);
         Load::during(&lab, |load| {
             lab.succeeds(&["switch-restart"]);
             load.wait_for_progress();
             wait_for(&lab, is_ready);
         });
-        // Nobody to fill it.
+        // Without the metadata service the switch stays empty.
         lab.succeeds(&["kill", "metadata"]);
         lab.succeeds(&["switch-restart"]);
         let client = Tap::on(&lab, "client-0");
@@ -92,11 +94,11 @@ fn a_switch_that_starts_again_drops_what_is_for_the_vrings_until_it_is_filled() 
         );
         let arrived: usize =
             nodes.iter().map(|node| node.count(|packet| packet.source == [10, 20, 2, 1])).sum();
-        assert_eq!(arrived, 0, "an empty switch leads nowhere");
+        assert_eq!(arrived, 0, "an empty switch forwards nothing");
         lab.succeeds(&["start", "metadata"]);
         let deadline = Instant::now() + TIMEOUT;
         while redis.ask(&["GET", "writer-0-0"]).is_err() {
-            assert!(Instant::now() < deadline, "the switch is not filled");
+            assert!(Instant::now() < deadline, "the switch gets no tables");
         }
         wait_for(&lab, is_ready);
         lab.down();
@@ -111,12 +113,12 @@ fn errors_name_the_metadata_service_that_is_gone() {
         assert_eq!(redis.ask(&["SET", "color", "blue"]), Ok("OK".into()));
         lab.succeeds(&["kill", "metadata"]);
         let deadline = Instant::now() + TIMEOUT;
-        // Gets go on until the leases end.
+        // Gets are answered until the leases expire.
         let error = loop {
             if let Err(error) = redis.ask(&["GET", "color"]) {
                 break error;
             }
-            assert!(Instant::now() < deadline, "gets go on without leases");
+            assert!(Instant::now() < deadline, "gets are answered without leases");
         };
         for part in [
             "timed out: no replica answered before the deadline; ",
@@ -137,7 +139,7 @@ fn errors_name_the_metadata_service_that_is_gone() {
         lab.succeeds(&["start", "metadata"]);
         wait_for(&lab, is_ready);
         while redis.ask(&["GET", "color"]) != Ok("blue".into()) {
-            assert!(Instant::now() < deadline, "gets do not go on");
+            assert!(Instant::now() < deadline, "gets are not answered again");
         }
         lab.down();
     });

@@ -1,4 +1,6 @@
-//! A hot key is spread by the switch in the kernel, its owner dies, and no get ever sees less than what was acknowledged before; nor when the switch answers itself.
+//! A hot key is spread by the switch in the kernel, and its owner dies. No get ever returns an
+//! older value than was acknowledged before, even if the switch itself
+//! answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,7 +15,7 @@ use crate::{POLL_PAUSE, TIMEOUT, as_root, status, succeeds};
 const KEY: &str = "color";
 const NODES: usize = 6;
 const READERS: usize = 4;
-/// What is written with nobody in between.
+/// Number of writes in a row by one connection.
 const WRITES: usize = 200;
 
 fn connect(lab: &LabUnderTest, client: usize) -> Redis {
@@ -22,16 +24,16 @@ fn connect(lab: &LabUnderTest, client: usize) -> Redis {
     redis
 }
 
-/// The hot key as the metadata service shows it.
+/// The hot key in the metadata service's status.
 fn shown(lab: &LabUnderTest) -> Value {
     status(lab)["hot"]["switches"][0]["keys"][0].clone()
 }
 
-/// Asks without a pause until it is stopped; what it reads never goes back.
+/// Gets the key without pauses until it is stopped. The values must never go back.
 fn read(lab: &LabUnderTest, client: usize, stopped: &AtomicBool) {
     let (mut redis, mut last) = (connect(lab, client), 0);
     while !stopped.load(Ordering::Relaxed) {
-        // While the key has no primary its gets fail.
+        // Gets fail while the key has no primary.
         let Ok(value) = redis.ask(&["GET", KEY]) else { continue };
         let value: usize = value.parse().unwrap();
         assert!(value >= last, "{value} after {last}");
@@ -39,7 +41,7 @@ fn read(lab: &LabUnderTest, client: usize, stopped: &AtomicBool) {
     }
 }
 
-/// Each write is seen by a get that begins after it.
+/// Writes numbers. Each must be seen by a get that begins after it.
 fn write(redis: &mut Redis, next: &mut usize) {
     for _ in 0..WRITES {
         let value = next.to_string();
@@ -49,7 +51,8 @@ fn write(redis: &mut Redis, next: &mut usize) {
     }
 }
 
-/// Does something while both clients ask for a key whose value was 0; then it gets cold. What is done writes with a connection of its own, from 1 on.
+/// Runs `go` while both clients get a key whose value is 0 at first; then the key becomes cold.
+/// `go` gets a connection for writing, and the next number, from 1 on.
 fn while_it_is_asked(lab: &LabUnderTest, go: impl FnOnce(&mut Redis, &mut usize)) {
     let (mut redis, mut next, stopped) = (connect(lab, 0), 1, AtomicBool::new(false));
     assert_eq!(redis.ask(&["SET", KEY, "0"]), Ok("OK".into()));
@@ -81,16 +84,17 @@ fn wait_for_key(lab: &LabUnderTest, what: &str, holds: impl Fn(&Value) -> bool) 
 fn a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner() {
     as_root("a_hot_key_is_spread_by_the_kernel_and_outlives_its_owner", || {
         let keyspace = ["--keyspace", "carts=balancing=hot"];
-        // What the switch answers itself would leave nothing to spread.
+        // Without copies in the switch, which would answer all gets itself.
         let nodes = NODES.to_string();
         let cluster = ["--nodes", &nodes, "--clients", "2", "--engine", "memory", "--hot-values", "0"];
         let lab = LabUnderTest::up("spread", &[&cluster[..], &keyspace].concat());
         while_it_is_asked(&lab, |redis, next| {
             let before = wait_for_key(&lab, "it has copies", |key| holders(key) >= 2);
-            // Of six nodes the owner would have six times the mean to do.
+            // Without spreading, the owner would have six times the mean load of the six nodes.
             let percent = |lab: &LabUnderTest| status(lab)["hot"]["switches"][0]["most_loaded"][1].as_u64();
             wait_for_key(&lab, "others answer, too", |_| percent(&lab).is_some_and(|most| most < 400));
-            // The first gets of a copy are too short for its reply, or stamped before it was made.
+            // The first gets of a copy are too short for its reply, or were stamped before the copy
+            // was made.
             let from_copies = || (0..NODES).map(|node| outcome(&lab, node, "copy")).sum::<u64>();
             until("kernels of holders answer", || from_copies() > 1_000);
             write(redis, next);
@@ -121,14 +125,16 @@ fn is_answered_by_switch(key: &Value) -> bool {
     key["in_switch"] == true && answered.zip(asked).is_some_and(|(answered, asked)| 2 * answered > asked)
 }
 
-/// A lab with these arguments, in which a key is asked until the switch answers, written to, and asked again. `has_holders`: whether nodes have copies, too.
+/// Starts a lab with these arguments, gets a key until the switch answers, writes to the key, and
+/// gets it again. `has_holders`: whether nodes have copies, too.
 fn is_in_the_switch(name: &str, arguments: &[&str], has_holders: bool) {
     let keyspace = ["--keyspace", "carts=balancing=hot", "--clients", "2", "--engine", "memory"];
     let lab = LabUnderTest::up(name, &[&keyspace[..], arguments].concat());
     while_it_is_asked(&lab, |redis, next| {
         let is_so = |key: &Value| is_answered_by_switch(key) && (holders(key) > 0) == has_holders;
         wait_for_key(&lab, "the switch answers", is_so);
-        // Each is a new value in the switch, or none while the next one is under way.
+        // Each write replaces the value in the switch, or removes it while the next write is under
+        // way.
         write(redis, next);
         wait_for_key(&lab, "the switch answers again", is_so);
         let told = status(&lab)["hot"]["switches"][0].clone();

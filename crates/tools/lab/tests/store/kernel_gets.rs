@@ -1,4 +1,4 @@
-//! Gets that nodes' kernels answer: through processes that stop, die and come back.
+//! Gets that nodes' kernels answer, while processes stop, die and restart.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,12 +10,13 @@ use crate::{POLL_PAUSE, TIMEOUT, as_root, inside, partition_of, status};
 
 const NODES: usize = 3;
 const GETS: u64 = 300;
-/// So many that each node answers some of one host, whichever order a partition's members have: the metadata service appends those that come back.
+/// So many keys that each node answers some of them for one client host, whatever the order of a
+/// partition's members: the metadata service appends returning members.
 const COLORS: u32 = 64;
-/// A process that stands still for so long keeps its lease meanwhile.
+/// A pause after which a process still has its lease.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// How a node's gets have ended, as its metrics say.
+/// A node's count of gets with this outcome, from its metrics.
 pub(crate) fn outcome(lab: &LabUnderTest, node: usize, outcome: &str) -> u64 {
     let page = inside(lab, &format!("node-{node}"), || {
         let mut stream = TcpStream::connect(format!("10.20.1.{}:9464", node + 1)).unwrap();
@@ -34,7 +35,7 @@ fn hits(lab: &LabUnderTest) -> u64 {
     (0..NODES).map(|node| outcome(lab, node, "hit")).sum()
 }
 
-/// Waits until metrics, a page of which is kept for a moment, say so.
+/// Waits until `is_so` holds. It reads metrics, a page of which is cached for a moment.
 #[track_caller]
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
@@ -54,9 +55,9 @@ fn kernels_answer_gets_and_never_an_old_value() {
         };
         assert_eq!(redis.ask(&["SET", "color", "blue"]), Ok("OK".into()));
         (0..GETS).for_each(|_| get(&mut redis, "blue"));
-        // All but the first few: those that fill entries, and those that are too short.
+        // All but the first few: those fill entries, or are too short for the reply.
         until("kernels answer gets", || hits(&lab) > GETS / 2);
-        // Each new value is the one that is read, whoever answers.
+        // Each get returns the newest value, whether the kernel or the process answers.
         for number in 0..GETS {
             let value = number.to_string();
             assert_eq!(redis.ask(&["SET", "color", &value]), Ok("OK".into()));
@@ -64,7 +65,7 @@ fn kernels_answer_gets_and_never_an_old_value() {
         }
         assert_eq!(redis.ask(&["DEL", "color"]), Ok("1".into()));
         assert!(redis.ask(&["GET", "color"]).is_err(), "it has no value");
-        // They count where nodes tell of their load (G7).
+        // Nodes' load reports include gets that kernels answer (G7).
         assert_eq!(redis.ask(&["SET", "color", "red"]), Ok("OK".into()));
         until("gets in kernels are reported", || {
             (0..50).for_each(|_| get(&mut redis_again(&lab), "red"));
@@ -91,14 +92,16 @@ fn a_kernel_stops_answering_with_its_process() {
         let name = format!("node-{primary}");
         Load::during(&lab, |load| {
             for _ in 0..5 {
-                // Its kernel goes on for the rest of the lease, and then no more: the others change what it had.
+                // Its kernel answers for the rest of the lease, and no longer: then the other nodes
+                // change the keys.
                 lab.succeeds(&["pause", &name]);
                 std::thread::sleep(SHORT);
                 load.wait_for_progress();
                 lab.succeeds(&["resume", &name]);
                 load.wait_for_progress();
             }
-            // What it had goes with it (G6): else gets would be answered by what was when the process ended.
+            // The entries are removed with the process (G6). Otherwise gets would return values
+            // from before its end.
             lab.succeeds(&["kill", &name]);
             load.wait_for_progress();
             lab.succeeds(&["start", &name]);

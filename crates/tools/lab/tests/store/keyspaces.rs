@@ -1,5 +1,5 @@
-//! A keyspace that is created and dropped while clients write, and what becomes of it when a node, the switch and the metadata service
-//! die.
+//! A keyspace is created and dropped while clients write, and a node, the switch and the metadata
+//! service die.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::fixture::LabUnderTest;
 use crate::load::{Load, Redis};
 use crate::{POLL_PAUSE, TIMEOUT, as_root, nicekv, succeeds, wait_for};
 
-/// A gateway hears of a keyspace within half a second.
+/// Selects the keyspace. A gateway learns of a new keyspace within half a second.
 fn select(redis: &mut Redis) {
     let deadline = Instant::now() + TIMEOUT;
     while redis.ask(&["SELECT", "16"]).is_err() {
@@ -40,7 +40,7 @@ fn a_keyspace_comes_and_goes_while_others_are_written_to() {
             assert_eq!(nicekv(&lab, &["get", "color", "--keyspace", "sessions"]).status.code(), Some(2));
             load.wait_for_progress();
         });
-        // Another one of that name is another one.
+        // A new keyspace with the same name is another keyspace.
         succeeds(&lab, &["keyspace", "create", "sessions", "--partitions", "4"]);
         assert_eq!(nicekv(&lab, &["get", "color", "--keyspace", "sessions"]).status.code(), Some(1));
         lab.down();

@@ -1,4 +1,4 @@
-//! Values that are too long for a datagram, on cables, while replicas die.
+//! Values that are too long for a datagram, on real links, while replicas die.
 
 use crate::faults::is_ready;
 use crate::fixture::{LabUnderTest, text};
@@ -7,7 +7,7 @@ use crate::{as_root, partition_of, status, wait_for};
 
 const BYTES: usize = 3 << 20;
 
-/// Of so many bytes, nowhere the same.
+/// A long value without repetitions.
 fn value(seed: usize) -> String {
     let mut state = seed as u64 | 1;
     let mut word = || {
@@ -51,12 +51,13 @@ fn large_values_are_put_while_replicas_die_and_datagrams_are_lost() {
         put(3);
         lab.succeeds(&["loss", "0"]);
         wait_for(&lab, is_ready);
-        // Each member is asked: it copied what was put without it.
+        // Through another host, other members answer, including the one that copied what was put in
+        // its absence.
         let mut other = Redis::on(&lab, "client-1");
         for number in &acknowledged {
             for redis in [&mut redis, &mut other] {
                 let got = redis.ask(&["GET", &format!("large-{number}")]);
-                assert!(got == Ok(value(*number)), "large-{number} comes back otherwise");
+                assert!(got == Ok(value(*number)), "large-{number} differs from what was put");
             }
         }
         assert!(acknowledged.len() >= 3, "of four puts {acknowledged:?} were acknowledged");
@@ -64,10 +65,11 @@ fn large_values_are_put_while_replicas_die_and_datagrams_are_lost() {
     });
 }
 
-/// Jumbo frames are for others' traffic, TCP between nodes too; ours stay within 1500.
+/// Jumbo frames are for other traffic, also for TCP between nodes; frames of the store stay within
+/// 1500 bytes.
 #[test]
-fn cables_with_jumbo_frames_carry_large_values() {
-    as_root("cables_with_jumbo_frames_carry_large_values", || {
+fn links_with_jumbo_frames_carry_large_values() {
+    as_root("links_with_jumbo_frames_carry_large_values", || {
         let arguments =
             ["--nodes", "3", "--clients", "1", "--engine", "memory", "--switch", "tc", "--mtu", "9000"];
         let lab = LabUnderTest::up("jumbo", &arguments);
@@ -78,7 +80,7 @@ fn cables_with_jumbo_frames_carry_large_values() {
         let mut redis = Redis::on(&lab, "client-0");
         assert_eq!(redis.ask(&["SET", "large", &value(1)]), Ok("OK".into()));
         assert!(redis.ask(&["GET", "large"]) == Ok(value(1)));
-        // What a member lacks it copies by TCP.
+        // A member copies by TCP what it lacks.
         lab.succeeds(&["kill", "node-0"]);
         wait_for(&lab, |status| !is_ready(status));
         lab.succeeds(&["start", "node-0"]);

@@ -1,4 +1,5 @@
-//! What is open to whom: `nicekv status` beside the kernel's lists of sockets, on every host.
+//! Which sockets are open to which networks: compares `nicekv status` with the kernel's lists of
+//! sockets, on every host.
 
 use crate::fixture::LabUnderTest;
 use crate::sockets::{of_process, of_status};
@@ -25,7 +26,8 @@ fn status_shows_every_socket_of_every_host_and_none_is_open_to_all_networks() {
         let shown = status(&lab);
         for socket in shown["control_plane"]["listening"].as_array().unwrap() {
             let (address, purpose) = (socket["address"].as_str().unwrap(), &socket["purpose"]);
-            // A gateway asks from where the kernel chooses; only answers to its own requests mean anything there.
+            // A gateway's client socket is bound to any address; it accepts only answers to its own
+            // requests.
             let is_open = address.starts_with("0.0.0.0") && purpose != "replies to its own requests";
             assert!(!is_open && purpose != "unknown", "{socket}");
         }

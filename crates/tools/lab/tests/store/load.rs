@@ -1,4 +1,4 @@
-//! Clients that write while something else goes on.
+//! Clients that write in the background of a test.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -8,24 +8,24 @@ use redis::{ConnectionLike, Value};
 use crate::fixture::{LabUnderTest, text};
 use crate::{POLL_PAUSE, TIMEOUT, inside};
 
-/// Acknowledged puts that count as progress.
+/// Number of acknowledged puts that counts as progress.
 const PROGRESS_PUTS: usize = 300;
 const WRITERS: usize = 4;
 
-/// Writers that put their own keys, and a reader of what they wrote last, until they are stopped.
+/// Writers that put their own keys, and a reader of the last written ones, until they are stopped.
 #[derive(Default)]
 pub(crate) struct Load {
     /// The number of the keyspace.
     keyspace: usize,
     stopped: AtomicBool,
     acknowledged: AtomicUsize,
-    /// The number of each writer's next key; the one before is acknowledged.
+    /// The number of each writer's next key. The key before it is acknowledged.
     next: [AtomicUsize; WRITERS],
-    /// Puts and gets that were answered by an error.
+    /// Number of puts and gets that were answered by an error.
     failed: AtomicUsize,
 }
 
-/// Stops the writers also after a failed assertion.
+/// Stops the writers when it is dropped, also after a failed assertion.
 pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -35,12 +35,12 @@ impl Drop for StopOnDrop<'_> {
 }
 
 impl Load {
-    /// Runs writers during `work`, and checks that nothing acknowledged is missing.
+    /// Runs writers during `work`, and checks that no acknowledged put is missing.
     pub(crate) fn during(lab: &LabUnderTest, work: impl FnOnce(&Self)) {
         Self::of_keyspace(0, lab, work);
     }
 
-    /// The same in a keyspace.
+    /// The same in another keyspace.
     pub(crate) fn of_keyspace(keyspace: usize, lab: &LabUnderTest, work: impl FnOnce(&Self)) {
         let load = Self { keyspace, ..Self::default() };
         let acknowledged: Vec<Vec<usize>> = std::thread::scope(|scope| {
@@ -82,7 +82,7 @@ impl Load {
         }
     }
 
-    /// The numbers of the keys whose put was acknowledged.
+    /// Writes until it is stopped. Returns the numbers of the keys whose put was acknowledged.
     fn write(&self, lab: &LabUnderTest, writer: usize) -> Vec<usize> {
         let mut redis = self.redis(lab, writer % 2);
         let mut acknowledged = Vec::new();
@@ -90,7 +90,7 @@ impl Load {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
-            // The outcome of others is unknown.
+            // The outcome of other puts is unknown.
             if redis.ask(&["SET", &self.key(writer, number), &number.to_string()]) == Ok("OK".into()) {
                 acknowledged.push(number);
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Load {
         acknowledged
     }
 
-    /// In a thread of its own: without leases gets stop, but puts go on.
+    /// Reads in a separate thread: without leases gets stop, but puts continue.
     fn read(&self, lab: &LabUnderTest) {
         let mut redis = self.redis(lab, 1);
         for writer in (0..WRITERS).cycle() {
@@ -117,7 +117,7 @@ impl Load {
         }
     }
 
-    /// Puts and gets that were answered by an error.
+    /// Number of puts and gets that were answered by an error.
     pub(crate) fn failed(&self) -> usize {
         self.failed.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl Load {
         self.wait_for_puts(PROGRESS_PUTS);
     }
 
-    /// Until `count` more are acknowledged.
+    /// Waits until `count` more puts are acknowledged.
     pub(crate) fn wait_for_puts(&self, count: usize) {
         let aim = self.acknowledged.load(Ordering::Relaxed) + count;
         let deadline = Instant::now() + TIMEOUT;
@@ -150,7 +150,7 @@ impl Redis {
             loop {
                 match gateway.get_connection() {
                     Ok(connection) => break connection,
-                    // Just started.
+                    // The gateway may have just been started.
                     Err(error) => assert!(Instant::now() < deadline, "{error}"),
                 }
             }

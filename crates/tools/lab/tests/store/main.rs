@@ -1,4 +1,5 @@
-//! The lab with the real roles: Redis clients on client hosts, datagrams on the cables, nodes that are killed.
+//! Labs with the real program: Redis clients on client hosts, datagrams on links, nodes that are
+//! killed.
 
 mod balancing;
 mod edges;
@@ -44,20 +45,20 @@ use nicekv_proto::placement::key_digest;
 use serde_json::Value;
 use tap::Tap;
 
-/// For anything that is to happen after a fault.
+/// Timeout for everything that must happen after a fault.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two looks at something that is to change.
+/// Interval between two checks of a condition.
 const POLL_PAUSE: Duration = Duration::from_millis(20);
 const NODES: usize = 5;
 
-/// `nicekv`, which `cargo test --workspace` puts beside `nicekv-lab`.
+/// Path of `nicekv`, which `cargo test --workspace` builds beside `nicekv-lab`.
 pub(crate) fn program() -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_nicekv-lab")).with_file_name("nicekv");
     assert!(program.exists(), "there is no {}: build it with `cargo build -p nicekv`", program.display());
     program.into_os_string().into_string().expect("a path in UTF-8")
 }
 
-/// `nicekv WORDS`, on a client host.
+/// Runs `nicekv WORDS` on a client host.
 fn nicekv(lab: &LabUnderTest, words: &[&str]) -> Output {
     nicekv_on(lab, "client-0", words)
 }
@@ -78,7 +79,8 @@ fn succeeds_on(lab: &LabUnderTest, client: &str, words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Pieces that switches have cut off scans, by their metrics, a page of which is kept for a moment.
+/// Number of pieces into which switches have split scans, from their metrics. A page of metrics is
+/// cached for a moment.
 fn scan_splits(lab: &LabUnderTest, switches: &[&str]) -> u64 {
     let of = |switch: &&str| {
         let metrics = inside(lab, switch, || {
@@ -94,11 +96,11 @@ fn scan_splits(lab: &LabUnderTest, switches: &[&str]) -> u64 {
     switches.iter().map(of).sum()
 }
 
-/// Scans until switches tell that they split scans.
+/// Scans until the switches' metrics show splits.
 fn scan_until_split(lab: &LabUnderTest, switches: &[&str], scan: impl Fn()) {
     let (before, deadline) = (scan_splits(lab, switches), Instant::now() + TIMEOUT);
     while scan_splits(lab, switches) == before {
-        assert!(Instant::now() < deadline, "no switch splits scans");
+        assert!(Instant::now() < deadline, "no switch has split a scan");
         scan();
     }
 }
@@ -107,7 +109,7 @@ fn as_root(name: &str, test: impl FnOnce()) {
     if rustix::process::geteuid().is_root() { test() } else { not_run("root", name) }
 }
 
-/// A test that takes long, and whose subject others of an ordinary run touch, too.
+/// A slow test. Other tests of an ordinary run touch its subject, too.
 fn as_root_in_long_runs(name: &str, test: impl FnOnce()) {
     if nicekv_testkit::runs_long() { as_root(name, test) } else { not_run("NICEKV_TESTS=long", name) }
 }
@@ -126,11 +128,11 @@ fn a_put_leaves_the_client_once_and_arrives_once_at_each_replica() {
             let sent = client.count(|packet| packet.destination[..2] == [10, 11]);
             let arrived: Vec<usize> =
                 nodes.iter().map(|node| node.count(|packet| packet.source == [10, 20, 2, 1])).collect();
-            // On a busy machine nodes are suspected wrongly: then this put says nothing.
+            // On a busy machine nodes may be suspected wrongly; then this put proves nothing.
             if partition_of(&status(&lab), &key) != before {
                 continue;
             }
-            // A client that waits too long sends again; each copy is a multicast of its own.
+            // A client that has waited too long resends; each copy is a multicast of its own.
             let is_member =
                 |node| before["members"].as_array().unwrap().iter().any(|member| member["node"] == node);
             let expected: Vec<usize> =
@@ -158,10 +160,10 @@ fn redis_clients_work_on_client_hosts() {
         assert_eq!(redis("client-1", &["get", "color"]), "blue\n");
         let output = lab.succeeds(&["exec", "client-1", "--", &program(), "get", "color"]);
         assert_eq!(text(&output.stdout), "blue");
-        // A gateway is a process like any other.
+        // A gateway is killed like any other process.
         lab.succeeds(&["kill", "client-1"]);
         assert_eq!(lab.state_of("client-1"), "ended");
-        lab.refuses(&["up"], "a lab is there already");
+        lab.refuses(&["up"], "a lab already exists");
         lab.succeeds(&["start", "client-1"]);
         let mut client = Redis::on(&lab, "client-1");
         assert_eq!(client.ask(&["GET", "color"]), Ok("blue".into()));
@@ -221,7 +223,7 @@ fn status(lab: &LabUnderTest) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Of a key, what is shown of its partition.
+/// The status of the partition that a key is in.
 fn partition_of(status: &Value, key: &str) -> Value {
     let value = key_digest(key.as_bytes()).match_value();
     let end = |text: &Value| u128::from_str_radix(text.as_str().unwrap(), 16).unwrap();
@@ -238,7 +240,7 @@ fn wait_for(lab: &LabUnderTest, holds: impl Fn(&Value) -> bool) {
         }
         assert!(
             Instant::now() < deadline,
-            "the cluster stays like this, {}: {status:#}",
+            "the cluster does not change any more, {}: {status:#}",
             status["why_not_ready"]
         );
         std::thread::sleep(POLL_PAUSE);
@@ -252,7 +254,7 @@ enum Victim {
 }
 
 impl Victim {
-    /// Index of the node.
+    /// Index of the node that this victim means.
     fn of(self, partition: &Value) -> usize {
         let primary = &partition["primary"];
         let mut members = partition["members"].as_array().unwrap().iter().map(|member| &member["node"]);

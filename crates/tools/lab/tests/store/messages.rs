@@ -1,5 +1,5 @@
-//! Messages through two gateways while the primary that distributes them is killed: some seconds later they arrive again, none twice, and
-//! none at connections that are not subscribed.
+//! Messages through two gateways while the primary that distributes them is killed. Some seconds
+//! later they arrive again, none twice, and none at connections that are not subscribed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,25 +12,26 @@ use crate::{POLL_PAUSE, TIMEOUT, Victim, as_root, partition_of, status, wait_for
 const CHANNEL: &str = "news";
 const ELSEWHERE: &str = "weather";
 const END: &str = "end";
-/// Listeners: two of the channel and two of a pattern, through each gateway.
+/// Listeners: through each gateway two of the channel and two of a pattern.
 const LISTENERS: usize = 4;
 const PUBLISHERS: usize = 2;
 const PUBLISH_PAUSE: Duration = Duration::from_millis(5);
-/// Messages that count as progress.
+/// Number of messages that counts as progress.
 const PROGRESS: usize = 100;
-/// For the failover and for the subscriptions to reach the new primary; far less than the timeout of a publisher.
+/// Maximum time for the failover and until the subscriptions have reached the new primary. Far less
+/// than the timeout of a publisher.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
 
-/// Shared by all threads.
+/// State that all threads share.
 #[derive(Default)]
 struct News {
     stopped: AtomicBool,
     killed: AtomicBool,
-    /// Messages that each listener has received.
+    /// Number of messages that each listener has received.
     received: [AtomicUsize; LISTENERS],
 }
 
-/// A message and its receivers.
+/// A published message.
 struct Published {
     message: String,
     /// The number of receivers, if the gateway returned it.
@@ -39,7 +40,7 @@ struct Published {
 }
 
 impl News {
-    /// Publishes one after the other, until it is stopped.
+    /// Publishes messages one after the other, until it is stopped.
     fn publish(&self, lab: &LabUnderTest, publisher: usize) -> Vec<Published> {
         let mut redis = Redis::on(lab, &format!("client-{publisher}"));
         let mut published = Vec::new();
@@ -53,7 +54,7 @@ impl News {
         published
     }
 
-    /// All messages that a listener receives until the end.
+    /// Receives messages until the end, and returns them.
     fn listen(&self, redis: &mut Redis, listener: usize) -> Vec<String> {
         let mut received = Vec::new();
         loop {
@@ -68,7 +69,7 @@ impl News {
         }
     }
 
-    /// How long it takes until every listener has received more.
+    /// Waits until every listener has received more messages. Returns how long that took.
     fn wait_for_messages(&self) -> Duration {
         let began = Instant::now();
         let aims = self.received.each_ref().map(|received| received.load(Ordering::Relaxed) + PROGRESS);
@@ -82,7 +83,7 @@ impl News {
     }
 }
 
-/// A connection that listens.
+/// A connection with a subscription.
 fn listener(lab: &LabUnderTest, number: usize) -> Redis {
     let mut redis = Redis::on(lab, &format!("client-{}", number % 2));
     let words = if number < 2 { ["SUBSCRIBE", CHANNEL] } else { ["PSUBSCRIBE", "n[de]ws"] };
@@ -90,7 +91,7 @@ fn listener(lab: &LabUnderTest, number: usize) -> Redis {
     redis
 }
 
-/// A connection that was subscribed, and now listens to something else.
+/// A connection that has replaced its subscription by another one.
 fn former_listener(lab: &LabUnderTest, gateway: usize) -> Redis {
     let mut redis = Redis::on(lab, &format!("client-{gateway}"));
     assert_eq!(redis.list(&["SUBSCRIBE", CHANNEL]), ["subscribe", CHANNEL, "1"]);
@@ -99,7 +100,8 @@ fn former_listener(lab: &LabUnderTest, gateway: usize) -> Redis {
     redis
 }
 
-/// Messages arrive in the order of each publisher and at most once; none that was published before the kill is missing.
+/// Checks that messages arrive in the order of each publisher, at most once, and that none is
+/// missing that was published before the kill.
 fn check(received: &[String], published: &[Vec<Published>]) {
     let mut last: BTreeMap<usize, usize> = BTreeMap::new();
     for message in received {

@@ -1,4 +1,5 @@
-//! Ordered keys of which the first are asked most: their partition is split under load, and the parts go to other nodes (TurboKV §5.1).
+//! Ordered keys of which the first are the most frequent: their partition is split under load, and
+//! the parts move to other nodes (TurboKV §5.1).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,20 +11,21 @@ use crate::load::Redis;
 use crate::{as_root, succeeds, wait_for};
 
 const KEYS: usize = 60;
-/// Of a period of two seconds; a dozen of them, with what is done between them.
+/// Enough for a dozen periods of two seconds, and the moves between them.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
-/// One of the keys, the first of them most often, by Zipf's law; `number` is the how manieth is drawn.
+/// A key for the `number`th call: the first keys are the most frequent, by Zipf's law.
 fn key(number: usize) -> String {
     let sum = |rank: usize| (1..=rank).map(|rank| 1.0 / rank as f64).sum::<f64>();
-    // Evenly spread over what all weigh together.
+    // Evenly spread over the sum of all weights.
     let at = (number as f64 * 0.618_034).fract() * sum(KEYS);
     let rank = (1..=KEYS).find(|rank| sum(*rank) > at).unwrap_or(KEYS);
     format!("key-{rank:03}")
 }
 
-/// Asks, and sets every fourth time, until it is stopped: no operation may fail.
+/// Gets keys, and sets one in every fourth call, until it is stopped. No operation may fail.
+/// Returns the number of calls.
 fn ask(lab: &LabUnderTest, client: usize, stopped: &AtomicBool) -> usize {
     let mut redis = Redis::on(lab, &format!("client-{client}"));
     assert_eq!(redis.ask(&["SELECT", "1"]), Ok("OK".into()));
@@ -51,7 +53,7 @@ fn hot_ordered_keys_are_spread_and_no_operation_fails() {
         let keyspace = "orders=partitioning=range,partitions=2,replicas=2,balancing=migrate";
         let nodes = ["--nodes", "6", "--clients", "2", "--engine", "memory"];
         let lab = LabUnderTest::up("migration", &[&nodes[..], &["--keyspace", keyspace]].concat());
-        // Periods of ten seconds are long for a test.
+        // The default period of ten seconds is long for a test.
         let config = std::fs::read_to_string(lab.config()).unwrap();
         let shorter = config.replace("balance_period_ms = 10000", "balance_period_ms = 2000");
         assert_ne!(shorter, config);

@@ -8,7 +8,7 @@ use crate::fixture::{LabUnderTest, text};
 use crate::load::Load;
 use crate::{as_root, as_root_in_long_runs, nicekv, status};
 
-/// `nicekv node WORDS`, on a client host.
+/// Runs `nicekv node WORDS` on a client host.
 fn node(lab: &LabUnderTest, words: &[&str]) -> Output {
     nicekv(lab, &[&["node"], words].concat())
 }
@@ -19,7 +19,7 @@ fn succeeds(lab: &LabUnderTest, words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Of how many partitions each node is a member, by name.
+/// Number of partitions of which each node is a member, by node name.
 fn members(lab: &LabUnderTest) -> Vec<(String, u64)> {
     let nodes: Vec<Value> = serde_json::from_str(&succeeds(lab, &["list", "--json"])).unwrap();
     let held = |node: &Value| (node["name"].as_str().unwrap().into(), node["members"].as_u64().unwrap());
@@ -49,7 +49,7 @@ fn puts_go_on_when_nodes_are_added_drained_and_removed() {
             succeeds(&lab, &["remove", "node-1"]);
             load.wait_for_progress();
             assert!(members(&lab).iter().all(|(name, _)| name != "node-1"));
-            // Three are left that may hold something.
+            // Only three nodes are left that may hold data.
             let refused = node(&lab, &["drain", "node-2"]);
             assert_eq!(refused.status.code(), Some(2), "{refused:?}");
             assert!(text(&refused.stderr).contains("3 replicas need at least as many nodes"), "{refused:?}");
@@ -61,14 +61,14 @@ fn puts_go_on_when_nodes_are_added_drained_and_removed() {
     });
 }
 
-/// docs/FAULTS.md row 25.
+/// See docs/FAULTS.md row 25.
 #[test]
 fn a_node_on_a_port_that_the_switch_does_not_have_is_refused() {
     let name = "a_node_on_a_port_that_the_switch_does_not_have_is_refused";
     as_root(name, || {
         let lab = LabUnderTest::up("noport", &["--nodes", "3", "--spares", "1"]);
         let config = std::fs::read_to_string(lab.config()).unwrap();
-        // The entry of the spare, on a port that no switch has.
+        // Gives the spare node a port that no switch has.
         let (before, entry) = config.split_once("name = \"node-3\"").unwrap();
         let line = entry.lines().find(|line| line.starts_with("switch_port")).unwrap();
         let wrong = format!("{before}name = \"node-3\"{}", entry.replacen(line, "switch_port = 99", 1));
@@ -83,14 +83,14 @@ fn a_node_on_a_port_that_the_switch_does_not_have_is_refused() {
             assert!(error.contains("has no port 99") && error.contains("node-3"), "{error}");
         }
         assert_eq!(members(&lab).len(), 3, "nothing has changed");
-        // The next failover is installed.
+        // The next failover can still be installed.
         Load::during(&lab, |load| {
             lab.succeeds(&["kill", "node-1"]);
             load.wait_for_progress();
         });
         let switches = status(&lab)["switches"].clone();
         assert!(switches.as_array().unwrap().iter().all(|switch| switch["current"] == true), "{switches}");
-        // With its own port it is taken.
+        // With its own port the node is accepted.
         lab.succeeds(&["start", "node-1"]);
         succeeds(&lab, &["add", "node-3", "--config", &lab.config()]);
         lab.down();
@@ -108,7 +108,7 @@ fn three_nodes_become_nine_and_three_again_by_quorum() {
     as_root_in_long_runs(name, || grow_and_shrink("growq", &["--write-set", "2"]));
 }
 
-/// Under load, of which no operation fails.
+/// Grows and shrinks a cluster under load. No operation may fail.
 fn grow_and_shrink(name: &str, options: &[&str]) {
     let lab = LabUnderTest::up(name, &[&["--nodes", "3", "--spares", "6"], options].concat());
     let config = lab.config();

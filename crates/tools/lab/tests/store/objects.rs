@@ -1,4 +1,5 @@
-//! Objects on cables: negotiated with groups of targets through the switch in the kernel, while nodes die and datagrams are lost.
+//! Objects on real links: negotiated with groups of targets through the switch in the kernel, while
+//! nodes die and datagrams are lost.
 
 use std::fs;
 
@@ -23,10 +24,10 @@ fn put_and_get(lab: &LabUnderTest, scratch: &std::path::Path, name: &str, seed: 
     fs::write(&from, content(seed)).unwrap();
     succeeds(lab, &["object", "put", name, from.to_str().unwrap()]);
     succeeds(lab, &["object", "get", name, to.to_str().unwrap()]);
-    assert!(fs::read(&to).unwrap() == content(seed), "{name} comes back otherwise");
+    assert!(fs::read(&to).unwrap() == content(seed), "{name} differs from what was put");
 }
 
-/// Bytes that have left its host.
+/// Number of bytes that have left the client's host.
 fn sent_by_client(lab: &LabUnderTest) -> usize {
     let output = lab.command(&["exec", "client-0", "--", "cat", "/proc/net/dev"]).output().unwrap();
     let counted = String::from_utf8(output.stdout).unwrap();
@@ -44,7 +45,8 @@ fn objects_cross_the_switch_once_and_outlive_a_target_and_lost_datagrams() {
         let (lab, scratch) = (LabUnderTest::up("objects", &[]), tempfile::tempdir().unwrap());
         let here = scratch.path();
         succeeds(&lab, &["keyspace", "create", "objects", "--chunks", "multicast"]);
-        // Once, for three targets, with what is negotiated and repaired beside that; on a busy machine windows are missed, and more is sent.
+        // The bytes are sent once, for three targets, plus negotiation and repairs. On a busy
+        // machine windows are missed, and more is sent.
         let least = (1..=5).map(|seed| {
             let before = sent_by_client(&lab);
             put_and_get(&lab, here, "first", seed);
@@ -52,11 +54,11 @@ fn objects_cross_the_switch_once_and_outlive_a_target_and_lost_datagrams() {
         });
         let least = least.min().expect("there were some");
         assert!((BYTES..BYTES + BYTES / 3).contains(&least), "{least} bytes for {BYTES}");
-        // The same bytes once more: none is sent.
+        // Puts the same bytes again: none is sent.
         let before = sent_by_client(&lab);
         put_and_get(&lab, here, "second", 1);
         let again = sent_by_client(&lab) - before;
-        assert!(again < BYTES / 8, "{again} bytes for what is there");
+        assert!(again < BYTES / 8, "{again} bytes for chunks that are stored already");
         lab.succeeds(&["kill", "node-1"]);
         put_and_get(&lab, here, "third", 3);
         lab.succeeds(&["start", "node-1"]);
@@ -78,7 +80,7 @@ fn garbage_is_collected_on_a_network_and_a_node_s_host_reaches_its_own_node() {
         for seed in 1..=4 {
             put_and_get(&lab, here, &format!("object-{seed}"), seed);
         }
-        // Some of what there is is behind the node that is beside who asks.
+        // Some objects are on the node of the host that reads them.
         assert_eq!(succeeds_on(&lab, "node-0", &["object", "list"]).lines().count(), 4);
         for seed in 2..=4 {
             succeeds(&lab, &["object", "delete", &format!("object-{seed}")]);
@@ -86,7 +88,7 @@ fn garbage_is_collected_on_a_network_and_a_node_s_host_reaches_its_own_node() {
         let told = succeeds(&lab, &["object", "gc", "--now"]);
         let chunks = |line: &str| line.split_once("): ")?.1.split_once(" chunks")?.0.parse::<usize>().ok();
         let left: usize = told.lines().filter_map(chunks).sum();
-        // A put that was negotiated again has left more copies than three.
+        // A put that was negotiated again may have left more than three copies.
         let least = (3 * BYTES) >> 20;
         assert!((least..2 * least).contains(&left), "{told}");
         let to = here.join("out");

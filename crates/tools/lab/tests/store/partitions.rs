@@ -1,4 +1,4 @@
-//! Partitions that are split and merged while clients write and read (R17).
+//! Partitions are split and merged while clients write and read (R17).
 
 use serde_json::Value;
 
@@ -8,13 +8,13 @@ use crate::{as_root, nicekv, status, succeeds, wait_for};
 
 const KEY: &str = "color";
 
-/// The number of the partition that a key is in, by what its nodes say.
+/// The number of the partition that a key is in, according to `explain`.
 fn partition_of(lab: &LabUnderTest, key: &str) -> u64 {
     let told: Value = serde_json::from_str(&succeeds(lab, &["explain", key, "--json"])).unwrap();
     told["partition"]["id"].as_u64().unwrap()
 }
 
-/// The vnodes and numbers of all partitions, which must be the whole keyspace in order.
+/// The vnodes and numbers of all partitions. They must cover the whole keyspace in order.
 fn list(lab: &LabUnderTest) -> Vec<(u32, u32, u64)> {
     let listed: Vec<Value> = serde_json::from_str(&succeeds(lab, &["partition", "list", "--json"])).unwrap();
     let vnode = |value: &Value| u32::from_str_radix(value.as_str().unwrap(), 16).unwrap();
@@ -64,7 +64,7 @@ fn partitions_are_split_and_merged_while_clients_write() {
             assert_eq!(redis.ask(&["GET", KEY]), Ok("blue".into()));
             assert_eq!(load.failed(), 0, "no operation has failed");
         });
-        // It goes on whoever dies meanwhile.
+        // It continues, whichever process dies meanwhile.
         for host in ["metadata", "switch", "node-1"] {
             succeeds(&lab, &["partition", "split", "--key", KEY, "--no-wait"]);
             lab.succeeds(&["kill", host]);

@@ -57,7 +57,8 @@ fn keys_in_order_are_split_merged_moved_and_survive_a_node_at_both_hooks() {
     });
 }
 
-/// The keys in order, of three partitions, by clients of both kinds; the switch splits the question.
+/// Scans three partitions with clients of both kinds, and checks that keys come in order. The
+/// switch splits the scans.
 fn check_scans(lab: &LabUnderTest, hook: &str) {
     let scan = |words: &[&str]| succeeds(lab, &[&["scan", "--keyspace", "orders"], words].concat());
     scan_until_split(lab, &["switch"], || {

@@ -1,12 +1,12 @@
-//! The commands of the guide's tour of the lab run in their order.
+//! Runs the commands of the guide's tour of the lab in order.
 
 use crate::fixture::{LabUnderTest, not_run, text};
 use crate::{as_root, program};
 use std::process::Command;
 
-/// What a person would wait for, and a test need not.
+/// Options that a person waits for, and their replacements in a test.
 const SHORTER: [(&str, &str); 2] = [("--minutes 5", "--minutes 0.05"), ("-n 100000", "-n 1000")];
-/// Where the files of the lab are that nobody has given a name.
+/// Configuration file of a lab without a name.
 const CONFIG: &str = "/run/nicekv/lab/config.toml";
 
 #[test]
@@ -33,7 +33,7 @@ fn commands_of_the_tour_work_in_their_order() {
             let command =
                 command.trim_start_matches("sudo target/release/nicekv ").replace(CONFIG, &lab.config());
             let command = SHORTER.iter().fold(command, |command, (long, short)| command.replace(long, short));
-            // Of this lab, and of no cluster that runs beside it.
+            // Runs in this lab, not in another cluster on the machine.
             let output = Command::new(program())
                 .args(command.split_ascii_whitespace())
                 .current_dir(scratch.path())

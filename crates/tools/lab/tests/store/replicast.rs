@@ -1,10 +1,11 @@
-//! `nicekv bench replicast`, a quick run of its first case: figures of every side, and nothing is left behind.
+//! `nicekv bench replicast`: a quick run of its first case has figures for every system, and leaves
+//! nothing behind.
 
 use crate::{as_root_in_long_runs, program};
 use serde_json::Value;
 use std::process::Command;
 
-/// The bench's own.
+/// Prefix of the bench's network namespaces.
 const PREFIX: &str = "nicekv-bench-replicast-";
 
 #[test]
@@ -28,7 +29,8 @@ fn each_side_puts_chunks_as_often_over_its_links_as_it_says() {
             let [p50, p99] = ["p50", "p99"].map(|metric| median(system, metric));
             assert!(p50 > 80.0 && p99 >= p50, "{system}: a link takes 84 ms for a chunk: {text}");
         }
-        // Two links of 12.5 MB/s: each byte crosses them once by multicast, three times otherwise. A machine that is busy misses windows.
+        // Two links of 12.5 MB/s. With multicast each byte crosses them once, otherwise three
+        // times. A busy machine misses windows.
         assert!((2.0..25.0).contains(&median("M", "throughput")), "{text}");
         assert!((1.0..9.0).contains(&median("TCP", "throughput")), "{text}");
         assert!((1.0..2.5).contains(&median("M", "sent_per_byte")), "{text}");

@@ -1,4 +1,4 @@
-//! Values of all sizes in all kinds of keyspaces, by the switch in the kernel.
+//! Values of all sizes in all kinds of keyspaces, through the switch in the kernel.
 
 use crate::as_root;
 use crate::fixture::LabUnderTest;
@@ -10,7 +10,7 @@ fn values_of_all_sizes(hook: &str) {
     let cluster = ["--nodes", "3", "--clients", "1", "--engine", "memory", "--switch", hook];
     let arguments: Vec<&str> = cluster.into_iter().chain(keyspaces.iter().map(String::as_str)).collect();
     let lab = LabUnderTest::up(&format!("sizes-{hook}"), &arguments);
-    // No part of it repeats.
+    // A text in which no part repeats.
     let all: String = (0..SIZE_MAX / 8 + 1).map(|number| format!("{number:07} ")).collect();
     std::thread::scope(|scope| {
         for (number, kind) in KINDS.iter().enumerate() {

@@ -12,7 +12,8 @@ const NODES: usize = 4;
 const PUTS: usize = 40;
 const CLIENT: [u8; 4] = [10, 20, 2, 1];
 
-/// Nodes 1 and 3 hang at switch-1, so every partition of three has a member there, and some have two.
+/// Nodes 1 and 3 are attached to switch-1, so every partition with three members has one there, and
+/// some have two.
 #[test]
 fn a_put_crosses_the_trunk_once_and_arrives_once_at_each_replica() {
     as_root("a_put_crosses_the_trunk_once_and_arrives_once_at_each_replica", || {
@@ -20,7 +21,8 @@ fn a_put_crosses_the_trunk_once_and_arrives_once_at_each_replica() {
         let lab = LabUnderTest::up("trunk", &["--engine", "memory", "--switches", "2", "--nodes", &nodes]);
         let (client, trunk) = (Tap::on(&lab, "client-0"), Tap::on(&lab, "switch-1"));
         let nodes: Vec<Tap> = (0..NODES).map(|node| Tap::on(&lab, &format!("node-{node}"))).collect();
-        // XDP takes frames before sockets can see them; there the fixtures of the data plane show how often a trunk is crossed.
+        // XDP takes frames before sockets can see them. There the fixtures of the data plane show
+        // how often a trunk is crossed.
         let is_seen = std::env::var("NICEKV_LAB_SWITCH").as_deref() != Ok("xdp");
         let mut members_behind = [0; 3];
         for number in 0..PUTS {
@@ -28,12 +30,13 @@ fn a_put_crosses_the_trunk_once_and_arrives_once_at_each_replica() {
             let before = partition_of(&status(&lab), &key);
             lab.succeeds(&["exec", "client-0", "--", &program(), "put", &key, "value"]);
             let sent = client.count(|packet| packet.destination[..2] == [10, 11]);
-            // What comes by the trunk is still for the vring; what leaves for the nodes is not.
+            // A datagram over the trunk is still addressed to the vring; the switch rewrites it for
+            // the nodes.
             let crossed =
                 trunk.count(|packet| packet.source == CLIENT && packet.destination[..2] == [10, 11]);
             let arrived: Vec<usize> =
                 nodes.iter().map(|node| node.count(|packet| packet.source == CLIENT)).collect();
-            // On a busy machine nodes are suspected wrongly: then this put says nothing.
+            // On a busy machine nodes may be suspected wrongly; then this put proves nothing.
             if partition_of(&status(&lab), &key) != before {
                 continue;
             }
@@ -143,7 +146,7 @@ fn a_node_is_added_at_the_second_switch_and_stays_there_when_the_metadata_servic
                 let members = status(&lab)["nodes"][3]["members"].as_u64().unwrap();
                 assert!(members > 0, "it holds its share");
                 load.wait_for_progress();
-                // What knows where it hangs is the cluster's state.
+                // The cluster's state records which switch the node is attached to.
                 for host in ["metadata", "switch", "switch-1"] {
                     lab.succeeds(&["kill", host]);
                     lab.succeeds(&["start", host]);

@@ -1,4 +1,4 @@
-//! What goes over a cable.
+//! Captures frames on a link.
 
 use std::io::Read;
 
@@ -7,12 +7,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::fixture::LabUnderTest;
 use crate::inside;
 
-/// Hears everything on the cable of a host.
+/// Captures all frames on the link of a host.
 pub(crate) struct Tap {
     socket: Socket,
 }
 
-/// Of a UDP datagram.
+/// A captured UDP datagram.
 pub(crate) struct Packet<'a> {
     pub(crate) source: [u8; 4],
     pub(crate) destination: [u8; 4],
@@ -20,13 +20,13 @@ pub(crate) struct Packet<'a> {
 }
 
 impl Packet<'_> {
-    /// What kind of the store's datagrams it would be, behind headers without options.
+    /// The opcode, if it is a datagram of the store. IP headers with options are not parsed.
     pub(crate) fn opcode(&self) -> Option<u8> {
         const AT: usize = 14 + 20 + 8 + 3;
         self.frame.get(AT).copied()
     }
 
-    /// Whether it says these bytes anywhere.
+    /// Whether the payload contains these bytes.
     pub(crate) fn says(&self, bytes: &[u8]) -> bool {
         self.frame.windows(bytes.len()).any(|window| window == bytes)
     }
@@ -44,12 +44,13 @@ impl Tap {
         Self { socket }
     }
 
-    /// How many such datagrams came or went since the last call. A frame is here before its host has seen it.
+    /// Number of matching datagrams in either direction since the last call. A frame is captured
+    /// before its host has processed it.
     pub(crate) fn count(&self, such: impl Fn(&Packet<'_>) -> bool) -> usize {
         self.ways(such).len()
     }
 
-    /// The same, from where to where.
+    /// Source and destination addresses of matching datagrams.
     pub(crate) fn ways(&self, such: impl Fn(&Packet<'_>) -> bool) -> Vec<([u8; 4], [u8; 4])> {
         let (mut ways, mut frame) = (Vec::new(), [0; 2048]);
         while let Ok(length) = (&self.socket).read(&mut frame) {
@@ -60,7 +61,7 @@ impl Tap {
     }
 }
 
-/// Ethernet, IPv4 without options, UDP.
+/// Parses Ethernet, IPv4 without options, and UDP.
 fn udp(frame: &[u8]) -> Option<Packet<'_>> {
     let header = frame.get(14..34)?;
     let is_udp = frame[12..14] == [0x08, 0x00] && header[0] == 0x45 && header[9] == 17;

@@ -1,4 +1,4 @@
-//! `nicekv trace` where the switch is in the kernel.
+//! `nicekv trace` with the switch in the kernel.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn the_switch_in_the_kernel_is_a_hop_with_a_time_or_says_why_not() {
                 }
                 assert!(traced["switches"][0].as_str().unwrap().contains(" matched "), "{traced:#}");
             }
-            // Nothing of it stays.
+            // The trace leaves nothing behind.
             let sockets = lab.succeeds(&["exec", "switch", "--", "cat", "/proc/net/packet"]);
             assert_eq!(text(&sockets.stdout).lines().count(), 1, "the socket is closed");
             lab.down();

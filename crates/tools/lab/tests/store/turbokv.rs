@@ -1,4 +1,5 @@
-//! TurboKV's eight switches (§6, §8): ordered keys along chains, scans that several switches split, cables that are pulled.
+//! TurboKV's eight switches (§6, §8): ordered keys in chains, scans that several switches split,
+//! links that are unplugged.
 
 use std::time::Instant;
 
@@ -11,21 +12,21 @@ use crate::load::{Load, Redis};
 use crate::tap::{Packet, Tap};
 use crate::{TIMEOUT, as_root, scan_until_split, status, succeeds_on, wait_for};
 
-/// What members tell each other of what they hold, whatever is put.
+/// Opcodes of the scrub, which members exchange independently of puts.
 const SCRUB: [u8; 3] = [Opcode::ScrubPage as u8, Opcode::RepairRequest as u8, Opcode::RepairReply as u8];
 const NODES: usize = 16;
 const CLIENTS: usize = 4;
 const SWITCHES: [&str; 8] =
     ["switch", "switch-1", "switch-2", "switch-3", "switch-4", "switch-5", "switch-6", "switch-7"];
-/// Of the client whose puts are followed.
+/// Address of the client whose puts are followed.
 const CLIENT: [u8; 4] = [10, 20, 2, 1];
-/// Puts that were sent once, at least.
+/// Minimum number of puts that were sent once.
 const TOLD_MIN: usize = 12;
 
 #[test]
-fn ordered_chains_behind_eight_switches_are_written_read_and_scanned_and_survive_pulled_cables() {
+fn ordered_chains_behind_eight_switches_are_written_read_and_scanned_and_survive_unplugged_links() {
     as_root(
-        "ordered_chains_behind_eight_switches_are_written_read_and_scanned_and_survive_pulled_cables",
+        "ordered_chains_behind_eight_switches_are_written_read_and_scanned_and_survive_unplugged_links",
         || {
             let keyspace = ["--keyspace", "orders=range,chain", "--engine", "memory"];
             let lab = LabUnderTest::up("turbokv", &[&["--topology", "turbokv"], &keyspace[..]].concat());
@@ -48,7 +49,8 @@ fn nicekv(lab: &LabUnderTest, client: usize, words: &[&str]) -> String {
     succeeds_on(lab, &format!("client-{client}"), &[words, &["--keyspace", "orders"]].concat())
 }
 
-/// Clients hang at both Cores, nodes at all ToRs. The keys, in order.
+/// Clients are attached to both Cores, nodes to all ToRs. Each client reads what the others have
+/// written. Returns the keys in order.
 fn everybody_reads_what_anybody_has_written(lab: &LabUnderTest) -> Vec<String> {
     let mut redis: Vec<Redis> = (0..CLIENTS).map(|client| redis_on(lab, client)).collect();
     let keys: Vec<String> = ('a'..='z').map(|letter| format!("{letter}-key")).collect();
@@ -87,7 +89,8 @@ fn scans_are_split_by_switches_and_whole(lab: &LabUnderTest, keys: &[String]) {
     }
 }
 
-/// Each frame that says the key is seen where it leaves and where it arrives, at the ends of the cables.
+/// Captures each frame that contains the key where it leaves and where it arrives, at both ends of
+/// the links.
 fn a_put_visits_each_node_of_its_chain_once_and_its_tail_answers(lab: &LabUnderTest) {
     let client = Tap::on(lab, "client-0");
     let nodes: Vec<Tap> = (0..NODES).map(|node| Tap::on(lab, &format!("node-{node}"))).collect();
@@ -108,7 +111,7 @@ fn a_put_visits_each_node_of_its_chain_once_and_its_tail_answers(lab: &LabUnderT
         });
         let (sent, answers): (Vec<_>, Vec<_>) =
             with_client.into_iter().partition(|(source, _)| *source == CLIENT);
-        // Nodes name hot keys to the metadata service, too; and what is scrubbed meanwhile to each other.
+        // Ignores scrub messages between nodes. Nodes also report hot keys to the metadata service.
         let is_scrub = |packet: &Packet<'_>| packet.opcode().is_some_and(|opcode| SCRUB.contains(&opcode));
         let is_visit = |packet: &Packet<'_>| {
             packet.says(key.as_bytes()) && is_node(packet.destination) && !is_scrub(packet)
@@ -119,7 +122,8 @@ fn a_put_visits_each_node_of_its_chain_once_and_its_tail_answers(lab: &LabUnderT
         let left = |node: usize, to: [u8; 4]| {
             at_nodes[node].iter().filter(|way| **way == (address(node), to)).count()
         };
-        // On a busy machine nodes are suspected wrongly, and something is sent again: then this put says nothing.
+        // On a busy machine nodes may be suspected wrongly, or datagrams resent; then this put
+        // proves nothing.
         let is_quiet = sent.len() == 1 && left(chain[0], middle) == 1 && left(chain[1], tail) == 1;
         if after != before || !is_quiet {
             continue;
@@ -143,7 +147,7 @@ fn address(node: usize) -> [u8; 4] {
     [10, 20, 1, node as u8 + 1]
 }
 
-/// What is shown of the partition of an ordered key.
+/// The status of the partition that an ordered key is in.
 fn partition_of(status: &Value, key: &str) -> Value {
     let mut first = [0; 16];
     first[..key.len().min(16)].copy_from_slice(&key.as_bytes()[..key.len().min(16)]);
@@ -153,7 +157,7 @@ fn partition_of(status: &Value, key: &str) -> Value {
     status["partitions"].as_array().unwrap().iter().find(owns).unwrap().clone()
 }
 
-/// Head, middle, tail.
+/// Indexes of the head, the middle and the tail.
 fn chain_of(partition: &Value) -> Vec<usize> {
     let members = partition["members"].as_array().unwrap().iter();
     let chain: Vec<usize> = members.map(|member| member["node"].as_u64().unwrap() as usize).collect();
@@ -162,7 +166,7 @@ fn chain_of(partition: &Value) -> Vec<usize> {
     chain
 }
 
-/// The cable by which a Core reaches what is below it, and the one by which a ToR is reached.
+/// Unplugs a link between a Core and the level below, and a link of a ToR.
 fn pulled_cables_lose_nothing(lab: &LabUnderTest) {
     Load::of_keyspace(1, lab, |load| {
         for switch in ["switch-1", "switch-4"] {
@@ -190,7 +194,7 @@ fn is_dead(status: &Value, switch: &str, other: &str) -> bool {
     trunks(status, switch).iter().any(|trunk| trunk["name"] == other && trunk["state"] == "dead")
 }
 
-/// The switches to which open ones of a switch lead.
+/// The switches to which the open trunks of a switch lead.
 fn open_trunks(status: &Value, switch: &str) -> Vec<String> {
     let open = trunks(status, switch).iter().filter(|trunk| trunk["state"] == "open");
     open.map(|trunk| trunk["name"].as_str().unwrap().to_owned()).collect()
