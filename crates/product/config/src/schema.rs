@@ -246,7 +246,7 @@ pub(crate) static NODES: Section = Section {
         key("value_mib_max", VALUE_MIB, "64", "MiB of the longest value that APPEND may make; the same at all nodes and gateways").default("64").of(&[Node]),
         key("coordinates", Kind::Boolean, "true", "true: forwards requests of chain keyspaces that clients send to the wrong node").default("false").of(&[Node]),
         key("kernel_get_mib", U32, "32", "MiB of replies from which the kernel answers gets, if the role may load eBPF programs; 0: none").default("32").of(&[Node]),
-        key("linger_us", ANY, "60", "microseconds for which the node busy-polls, yielding between polls, before it sleeps; 0: it sleeps at once").default("60").of(&[Node]),
+        key("busy_poll_us", ANY, "60", "microseconds for which the node busy-polls, yielding between polls, before it sleeps; 0: it sleeps at once").default("60").of(&[Node]),
     ],
 };
 

@@ -3,7 +3,7 @@
 use crate::address;
 use crate::bounded::{ReserveMib, ValueLimit};
 use nicekv_metadata::Timing;
-use nicekv_runtime::Linger;
+use nicekv_runtime::BusyPoll;
 use nicekv_switch_xdp::Hook;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -227,8 +227,8 @@ pub struct NodeSection {
     pub spare: bool,
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub coordinates: bool,
-    #[serde(default = "NodeSection::linger_us")]
-    pub linger_us: u64,
+    #[serde(default = "NodeSection::busy_poll_us")]
+    pub busy_poll_us: u64,
     #[serde(default = "NodeSection::kernel_get_mib")]
     pub kernel_get_mib: u32,
     #[serde(default = "NodeSection::copy_mib_per_second")]
@@ -258,8 +258,8 @@ impl NodeSection {
         32
     }
 
-    pub fn linger_us() -> u64 {
-        Linger::DEFAULT.as_micros() as u64
+    pub fn busy_poll_us() -> u64 {
+        BusyPoll::DEFAULT.as_micros() as u64
     }
 }
 

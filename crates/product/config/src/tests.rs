@@ -28,7 +28,7 @@ fn example_has_the_defaults() {
     assert_eq!(config.timing, TimingSection::default());
     assert_eq!(config.hot, HotSection::default());
     assert_eq!(config.replication, Replication::default());
-    assert_eq!(config.nodes[0].linger_us, 60);
+    assert_eq!(config.nodes[0].busy_poll_us, 60);
     assert_eq!(config.gateways[0].protected_mode, GatewaySection::protected_mode());
 }
 

@@ -39,7 +39,7 @@ use nicekv_client::{ClientCore, Config};
 use nicekv_proto::{ClientId, Duration, Now};
 use nicekv_redis::limits::SHORT_BYTES_MAX;
 use nicekv_redis::table::COMMANDS;
-use nicekv_runtime::{Left, Linger, Stop, Uplink, Waker, keep_large_buffers_apart, now, renew_client_id};
+use nicekv_runtime::{BusyPoll, Left, Stop, Uplink, Waker, keep_large_buffers_apart, now, renew_client_id};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use slab::Slab;
@@ -90,7 +90,7 @@ pub struct Gateway {
     memory_queue: HashMap<u64, usize>,
     /// When to check for slow peers; `None` while no request for memory is queued.
     check_peers_ns: Option<u64>,
-    linger: Linger,
+    busy_poll: BusyPoll,
     handshakes: Handshakes,
     /// Version of the users that connections were last checked against.
     users_version: u64,
@@ -204,7 +204,7 @@ impl Gateway {
             delayed_until_ns: 0,
             memory_queue: HashMap::new(),
             check_peers_ns: None,
-            linger: Linger::new(Linger::DEFAULT),
+            busy_poll: BusyPoll::new(BusyPoll::DEFAULT),
             users_version: 1,
             held: Vec::new(),
             held_until_ns: None,
@@ -266,7 +266,7 @@ impl Gateway {
         if !self.queue.is_empty() {
             return Some(NO_TIME);
         }
-        if self.core.in_flight() > 0 && self.linger.is_on() && !self.uplink.is_left(false) {
+        if self.core.in_flight() > 0 && self.busy_poll.is_on() && !self.uplink.is_left(false) {
             std::thread::yield_now();
             return Some(NO_TIME);
         }
@@ -328,7 +328,7 @@ impl Gateway {
             self.core.handle_datagram(now, message.from, message.bytes);
         });
         if is_busy {
-            self.linger.begin(now);
+            self.busy_poll.begin(now);
         }
     }
 

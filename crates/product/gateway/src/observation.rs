@@ -45,7 +45,7 @@ impl GatewayMonitor {
             latencies: self.latencies(),
             recent_failures: self.recent_failures(),
             other_version: server.sum(|thread| &thread.other_version),
-            stranger: server
+            other_release: server
                 .threads
                 .iter()
                 .find_map(|thread| *thread.other_peer.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -150,5 +150,5 @@ pub struct GatewayObservation {
     /// Datagrams of another wire version.
     pub other_version: u64,
     /// Where one came from, and its version.
-    pub stranger: Option<(SocketAddrV4, u8)>,
+    pub other_release: Option<(SocketAddrV4, u8)>,
 }

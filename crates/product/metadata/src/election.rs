@@ -30,28 +30,28 @@ use nicekv_proto::Now;
 use crate::config::nanoseconds;
 
 /// Renewals in one lease; all but one of them may be lost.
-const BEATS_PER_LEASE: u64 = 4;
+const RENEWALS_PER_LEASE: u64 = 4;
 /// Delay between retries while the store does not answer.
 const RETRY_NS: u64 = 20_000_000;
 
 /// The leader lease, as it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seat {
+pub struct LeaderLease {
     /// The name under which it was taken; 0: it is free.
     pub holder: u128,
     /// Changes with each write under that name.
-    pub beat: u64,
+    pub renewal: u64,
 }
 
 /// A request to the store. At most one is under way. The store carries out each one atomically, and all instances' requests in one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SeatRequest {
-    /// Answered by [`SeatAnswer::Seen`].
+pub enum LeaseRequest {
+    /// Answered by [`LeaseAnswer::Seen`].
     Observe,
-    /// Take the lease if it is still as it was seen. Answered by [`SeatAnswer::Taken`].
+    /// Take the lease if it is still as it was seen. Answered by [`LeaseAnswer::Taken`].
     Take {
         /// The lease as observed.
-        seen: Seat,
+        seen: LeaderLease,
         /// The new name.
         holder: u128,
     },
@@ -78,9 +78,9 @@ pub enum SeatRequest {
 
 /// The store's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SeatAnswer {
-    /// To [`SeatRequest::Observe`]: the lease.
-    Seen(Seat),
+pub enum LeaseAnswer {
+    /// To [`LeaseRequest::Observe`]: the lease.
+    Seen(LeaderLease),
     /// The lease is taken, and this is the state at that moment.
     Taken {
         /// `None` if nothing was ever stored.
@@ -118,20 +118,20 @@ pub enum ElectionEvent {
 
 /// Timing of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeatTiming {
+pub struct LeaseTiming {
     /// Duration from a renewal, on the holder's clock.
     pub lease: nicekv_proto::Duration,
     /// Others wait `lease × (1 + 1/drift_divisor)`; the rates of two clocks must not differ by more.
     pub drift_divisor: u32,
 }
 
-impl Default for SeatTiming {
+impl Default for LeaseTiming {
     fn default() -> Self {
         Self { lease: nicekv_proto::Duration::from_secs(1), drift_divisor: 8 }
     }
 }
 
-impl SeatTiming {
+impl LeaseTiming {
     fn lease_ns(&self) -> u64 {
         nanoseconds(self.lease)
     }
@@ -140,15 +140,15 @@ impl SeatTiming {
         self.lease_ns() + self.lease_ns().div_ceil(self.drift_divisor.into())
     }
 
-    fn beat_ns(&self) -> u64 {
-        self.lease_ns() / BEATS_PER_LEASE
+    fn renewal_ns(&self) -> u64 {
+        self.lease_ns() / RENEWALS_PER_LEASE
     }
 }
 
 #[derive(Clone, Debug)]
 enum Role {
     /// The last lease that was seen, and since when.
-    Standby { seen: Option<(Seat, u64)> },
+    Standby { seen: Option<(LeaderLease, u64)> },
     /// No other instance leads before `until_ns`.
     Leader { until_ns: u64, step: Option<(u64, Vec<u8>)> },
 }
@@ -164,7 +164,7 @@ enum Asked {
 /// One instance's part in the election. Call [`Self::poll_request`] and [`Self::poll_event`] after any `handle_*`.
 #[derive(Clone, Debug)]
 pub struct Election {
-    timing: SeatTiming,
+    timing: LeaseTiming,
     /// Random identity of this process.
     instance: u64,
     /// Number of names that this process has used; part of the newest name.
@@ -179,7 +179,7 @@ pub struct Election {
 
 impl Election {
     /// Starts as a standby. `instance` must be random: no two processes share it.
-    pub fn new(timing: SeatTiming, instance: u64) -> Self {
+    pub fn new(timing: LeaseTiming, instance: u64) -> Self {
         Self {
             timing,
             instance,
@@ -218,49 +218,49 @@ impl Election {
     }
 
     /// The next request, if one is due and none is under way.
-    pub fn poll_request(&mut self, now: Now) -> Option<SeatRequest> {
+    pub fn poll_request(&mut self, now: Now) -> Option<LeaseRequest> {
         if self.asked.is_some() {
             return None;
         }
         let (asked, request) = match &self.role {
             Role::Leader { step: Some((version, bytes)), .. } => {
                 let (version, bytes) = (*version, bytes.clone());
-                (Asked::Persist { version }, SeatRequest::Persist { holder: self.name(), version, bytes })
+                (Asked::Persist { version }, LeaseRequest::Persist { holder: self.name(), version, bytes })
             }
             _ if now.boot_ns < self.due_ns => return None,
-            Role::Leader { .. } => (Asked::Renew, SeatRequest::Renew { holder: self.name() }),
+            Role::Leader { .. } => (Asked::Renew, LeaseRequest::Renew { holder: self.name() }),
             Role::Standby { seen: Some((seen, since_ns)) } if self.may_take(*seen, *since_ns, now) => {
                 let seen = *seen;
                 self.candidacies += 1;
-                (Asked::Take, SeatRequest::Take { seen, holder: self.name() })
+                (Asked::Take, LeaseRequest::Take { seen, holder: self.name() })
             }
-            Role::Standby { .. } => (Asked::Observe, SeatRequest::Observe),
+            Role::Standby { .. } => (Asked::Observe, LeaseRequest::Observe),
         };
         self.asked = Some((asked, now.boot_ns));
         Some(request)
     }
 
     /// Whether nobody leads: the lease is free or has expired, or it is ours from a lost answer.
-    fn may_take(&self, seen: Seat, since_ns: u64, now: Now) -> bool {
+    fn may_take(&self, seen: LeaderLease, since_ns: u64, now: Now) -> bool {
         let is_ours = self.candidacies > 0 && seen.holder == self.name();
         seen.holder == 0 || is_ours || now.boot_ns >= since_ns + self.timing.wait_ns()
     }
 
     /// Handles the answer to the request under way, or its timeout.
-    pub fn handle_answer(&mut self, now: Now, answer: SeatAnswer) {
+    pub fn handle_answer(&mut self, now: Now, answer: LeaseAnswer) {
         let (asked, sent_ns) = self.asked.take().expect("there is an answer only to a request");
-        self.due_ns = sent_ns.max(now.boot_ns.saturating_sub(RETRY_NS)) + self.timing.beat_ns();
+        self.due_ns = sent_ns.max(now.boot_ns.saturating_sub(RETRY_NS)) + self.timing.renewal_ns();
         match (asked, answer) {
-            (_, SeatAnswer::Silence) => self.handle_silence(now),
-            (Asked::Observe, SeatAnswer::Seen(seat)) => self.handle_seen(now, seat),
-            (Asked::Take, SeatAnswer::Taken { state }) => {
+            (_, LeaseAnswer::Silence) => self.handle_silence(now),
+            (Asked::Observe, LeaseAnswer::Seen(leader_lease)) => self.handle_seen(now, leader_lease),
+            (Asked::Take, LeaseAnswer::Taken { state }) => {
                 self.role = Role::Leader { until_ns: sent_ns + self.timing.lease_ns(), step: None };
                 self.events.push_back(ElectionEvent::Elected { state });
             }
-            (Asked::Renew, SeatAnswer::Done) => self.hold(sent_ns),
-            (Asked::Persist { version }, SeatAnswer::Done) => self.handle_persisted(sent_ns, version),
+            (Asked::Renew, LeaseAnswer::Done) => self.hold(sent_ns),
+            (Asked::Persist { version }, LeaseAnswer::Done) => self.handle_persisted(sent_ns, version),
             // An earlier try was carried out: only we write under our name.
-            (Asked::Persist { version }, SeatAnswer::Refused { holder, version: found })
+            (Asked::Persist { version }, LeaseAnswer::Refused { holder, version: found })
                 if (holder, found) == (self.name(), version) =>
             {
                 self.handle_persisted(sent_ns, version);
@@ -276,13 +276,13 @@ impl Election {
         }
     }
 
-    fn handle_seen(&mut self, now: Now, seat: Seat) {
+    fn handle_seen(&mut self, now: Now, leader_lease: LeaderLease) {
         let Role::Standby { seen } = &mut self.role else { return };
-        if seen.is_none_or(|(before, _)| before != seat) {
-            *seen = Some((seat, now.boot_ns));
+        if seen.is_none_or(|(before, _)| before != leader_lease) {
+            *seen = Some((leader_lease, now.boot_ns));
         }
-        let (seat, since_ns) = seen.expect("just seen");
-        if self.may_take(seat, since_ns, now) {
+        let (leader_lease, since_ns) = seen.expect("just seen");
+        if self.may_take(leader_lease, since_ns, now) {
             self.due_ns = now.boot_ns;
         }
     }
@@ -312,10 +312,10 @@ impl Election {
     }
 
     /// Gives the lease up. The request must be sent instead of anything else; the service must have fallen silent.
-    pub fn resign(&mut self) -> Option<SeatRequest> {
+    pub fn resign(&mut self) -> Option<LeaseRequest> {
         let holder = self.name();
         let role = core::mem::replace(&mut self.role, Role::Standby { seen: None });
-        matches!(role, Role::Leader { .. }).then_some(SeatRequest::Release { holder })
+        matches!(role, Role::Leader { .. }).then_some(LeaseRequest::Release { holder })
     }
 
     /// The next consequence for the service.

@@ -7,41 +7,43 @@ fn at(boot_ns: u64) -> Now {
     Now { boot_ns, unix_ms: 0 }
 }
 
-/// A store as [`SeatRequest`] describes it.
+/// A store as [`LeaseRequest`] describes it.
 #[derive(Default)]
 struct Store {
-    seat: Seat,
+    leader_lease: LeaderLease,
     state: Option<(u64, Vec<u8>)>,
     /// Requests that were carried out.
     writes: usize,
 }
 
 impl Store {
-    fn execute(&mut self, request: &SeatRequest) -> SeatAnswer {
+    fn execute(&mut self, request: &LeaseRequest) -> LeaseAnswer {
         let version = self.state.as_ref().map_or(0, |(version, _)| *version);
-        let refused = SeatAnswer::Refused { holder: self.seat.holder, version };
+        let refused = LeaseAnswer::Refused { holder: self.leader_lease.holder, version };
         let is_allowed = match request {
-            SeatRequest::Observe => return SeatAnswer::Seen(self.seat),
-            SeatRequest::Take { seen, .. } => *seen == self.seat,
-            SeatRequest::Renew { holder } | SeatRequest::Release { holder } => *holder == self.seat.holder,
-            SeatRequest::Persist { holder, version: next, .. } => {
-                *holder == self.seat.holder && version + 1 == *next
+            LeaseRequest::Observe => return LeaseAnswer::Seen(self.leader_lease),
+            LeaseRequest::Take { seen, .. } => *seen == self.leader_lease,
+            LeaseRequest::Renew { holder } | LeaseRequest::Release { holder } => {
+                *holder == self.leader_lease.holder
+            }
+            LeaseRequest::Persist { holder, version: next, .. } => {
+                *holder == self.leader_lease.holder && version + 1 == *next
             }
         };
         if !is_allowed {
             return refused;
         }
-        (self.seat.beat, self.writes) = (self.seat.beat + 1, self.writes + 1);
+        (self.leader_lease.renewal, self.writes) = (self.leader_lease.renewal + 1, self.writes + 1);
         match request {
-            SeatRequest::Take { holder, .. } => {
-                self.seat.holder = *holder;
-                return SeatAnswer::Taken { state: self.state.as_ref().map(|(_, bytes)| bytes.clone()) };
+            LeaseRequest::Take { holder, .. } => {
+                self.leader_lease.holder = *holder;
+                return LeaseAnswer::Taken { state: self.state.as_ref().map(|(_, bytes)| bytes.clone()) };
             }
-            SeatRequest::Persist { version, bytes, .. } => self.state = Some((*version, bytes.clone())),
-            SeatRequest::Release { .. } => self.seat.holder = 0,
+            LeaseRequest::Persist { version, bytes, .. } => self.state = Some((*version, bytes.clone())),
+            LeaseRequest::Release { .. } => self.leader_lease.holder = 0,
             _ => {}
         }
-        SeatAnswer::Done
+        LeaseAnswer::Done
     }
 }
 
@@ -62,7 +64,7 @@ fn first(election: &mut Election, store: &mut Store, from_ns: u64) -> (u64, Vec<
 }
 
 fn election(instance: u64) -> Election {
-    Election::new(SeatTiming::default(), instance)
+    Election::new(LeaseTiming::default(), instance)
 }
 
 const ELECTED: ElectionEvent = ElectionEvent::Elected { state: None };
@@ -75,7 +77,7 @@ fn free_lease_is_taken_at_once_and_renewed_in_time() {
         assert_eq!(run(&mut a, &mut store, now_ns), []);
         assert!(now_ns < a.exclusive_until_ns(), "{now_ns}");
     }
-    assert!(store.writes < 50, "{} beats in ten leases", store.writes);
+    assert!(store.writes < 50, "{} renewals in ten leases", store.writes);
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn unanswered_step_is_repeated_and_counts_once() {
         if arrives {
             store.execute(&request);
         }
-        a.handle_answer(at(STEP_NS), SeatAnswer::Silence);
+        a.handle_answer(at(STEP_NS), LeaseAnswer::Silence);
         assert_eq!(run(&mut a, &mut store, STEP_NS), [ElectionEvent::Persisted { version }]);
         assert_eq!(store.state, Some((version, vec![version as u8])));
     }
@@ -138,7 +140,7 @@ fn lease_taken_without_an_answer_is_taken_again_at_once() {
     a.handle_answer(at(0), store.execute(&observe));
     let take = a.poll_request(at(0)).unwrap();
     store.execute(&take);
-    a.handle_answer(at(0), SeatAnswer::Silence);
+    a.handle_answer(at(0), LeaseAnswer::Silence);
     let (elected_ns, events) = first(&mut a, &mut store, 0);
     assert!(events == [ELECTED] && elected_ns < LEASE_NS / 2, "{elected_ns}");
 }
@@ -151,7 +153,7 @@ fn store_outage_keeps_the_leader() {
     for now_ns in (STEP_NS..60 * LEASE_NS).step_by(STEP_NS as usize) {
         for election in [&mut a, &mut b] {
             while election.poll_request(at(now_ns)).is_some() {
-                election.handle_answer(at(now_ns), SeatAnswer::Silence);
+                election.handle_answer(at(now_ns), LeaseAnswer::Silence);
             }
         }
     }
@@ -168,7 +170,7 @@ fn store_outage_keeps_the_leader() {
 fn resignation_is_followed_at_once_and_names_are_unique() {
     let (mut a, mut b, mut store) = (election(1), election(2), Store::default());
     run(&mut a, &mut store, 0);
-    let first_name = store.seat.holder;
+    let first_name = store.leader_lease.holder;
     let release = a.resign().unwrap();
     store.execute(&release);
     assert_eq!(a.resign(), None);
@@ -176,9 +178,9 @@ fn resignation_is_followed_at_once_and_names_are_unique() {
     assert!(elected_ns < LEASE_NS / 2);
     store.execute(&b.resign().unwrap());
     first(&mut a, &mut store, elected_ns);
-    assert_ne!(store.seat.holder, first_name);
+    assert_ne!(store.leader_lease.holder, first_name);
     assert_eq!(
-        store.execute(&SeatRequest::Renew { holder: first_name }).clone(),
-        SeatAnswer::Refused { holder: store.seat.holder, version: 0 }
+        store.execute(&LeaseRequest::Renew { holder: first_name }).clone(),
+        LeaseAnswer::Refused { holder: store.leader_lease.holder, version: 0 }
     );
 }

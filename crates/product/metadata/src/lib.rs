@@ -62,7 +62,7 @@ pub use config::{
     LINK_BITS_PER_SECOND_BOUNDS, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
     host_id, service_host_id, vrings_of,
 };
-pub use election::{Election, ElectionEvent, Seat, SeatAnswer, SeatRequest, SeatTiming};
+pub use election::{Election, ElectionEvent, LeaderLease, LeaseAnswer, LeaseRequest, LeaseTiming};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};
 pub use leader::{Metadata, Persisted, StorageRequest};
 pub use observe::TargetReport;
@@ -72,8 +72,8 @@ pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
     Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,
     KeyspaceStatus, LayoutInfo, ListeningReport, MemberStanding, MemberStatus, MemberStatusState,
-    MigrationStatus, MissingPort, NodeState, NodeStatus, NodeWish, OLDER_STATE, OpenSocket, PartitionState,
-    PartitionStatus, PeerStatus, ReshapingPhase, ReshapingStatus, Status, StrangerStatus, SwitchStatus,
-    TargetStatus, TrunkState, TrunkStatus, UsageStatus,
+    MigrationStatus, MissingPort, NodeState, NodeStatus, NodeWish, OLDER_STATE, OpenSocket,
+    OtherReleaseStatus, PartitionState, PartitionStatus, PeerStatus, ReshapingPhase, ReshapingStatus, Status,
+    SwitchStatus, TargetStatus, TrunkState, TrunkStatus, UsageStatus,
 };
 pub use store::StateStore;

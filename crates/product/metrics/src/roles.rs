@@ -110,7 +110,7 @@ fn observe_node(samples: &mut Samples, name: &str, observed: &NodeObservation) {
     samples.set_durations(&NODE_PUTS, &[name, "forced"], &status.puts.forced);
     samples.set_durations(&NODE_PUTS, &[name, "decided"], &status.puts.decided);
     if let Some(log) = log {
-        samples.set_durations(&NODE_FORCES, &[name], &log.forces);
+        samples.set_durations(&NODE_LOG_SYNCS, &[name], &log.syncs);
         samples.set(&NODE_RECORDS, &[name], log.records);
         samples.set(&NODE_SEGMENTS, &[name], log.segments as u64);
     }

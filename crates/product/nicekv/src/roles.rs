@@ -17,7 +17,7 @@ use crate::sockets::{self, KnownSockets};
 use log::Level;
 use nicekv_config::address::bind_error;
 use nicekv_config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
-use nicekv_metadata::{Metadata, SeatTiming, StateStore};
+use nicekv_metadata::{LeaseTiming, Metadata, StateStore};
 use nicekv_metrics::Source;
 use nicekv_operator::failure::Failure;
 use nicekv_proto::{Duration, NodeId};
@@ -29,8 +29,8 @@ use nicekv_runtime::metadata::{
 };
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
-    AgentLink, Cables, Sights, Stop, TermFile, UdpEndpoint, Uplink, UserSpaceSwitch, Waker, WatchedPort,
-    listen, new_client_id, now, random, random_id, run_agent, switch_agent,
+    AgentLink, ClientTracer, Stop, TermFile, TrunkLinks, UdpEndpoint, Uplink, UserSpaceSwitch, Waker,
+    WatchedPort, listen, new_client_id, now, random, random_id, run_agent, switch_agent,
 };
 use nicekv_scripts::WorkerScripts;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
@@ -118,7 +118,7 @@ pub(crate) fn prepare_node(
             ..Timing::default()
         },
     };
-    let linger = Duration::from_micros(section.linger_us);
+    let busy_poll = Duration::from_micros(section.busy_poll_us);
     let watch = TargetWatch::default();
     let place = directory.as_ref().map(|(directory, _)| directory);
     let target = TargetSetup::new(config, section, place, watch.clone());
@@ -133,7 +133,7 @@ pub(crate) fn prepare_node(
                     .map_err(|error| error.to_string())?
             }
         };
-        let node = Node::new(core, storage, uplink, listener, waker, linger);
+        let node = Node::new(core, storage, uplink, listener, waker, busy_poll);
         let worker = WorkerScripts::new(OWN_PROGRAM.into(), vec![SCRIPT_WORKER.into()]);
         let node = node.with_scripts(Scripts::new(Arc::new(worker)));
         let node = match kernel {
@@ -207,7 +207,7 @@ fn prepare_shared(
         Err(EtcdError::Unreachable(why)) => say(format_args!("{name} waits for etcd: {why}"))?,
         Err(error) => return Err(Failure::environment(error)),
     }
-    let timing = SeatTiming { lease, ..SeatTiming::default() };
+    let timing = LeaseTiming { lease, ..LeaseTiming::default() };
     let instance = random().map_err(Failure::environment)?;
     let store = SharedStore::start(etcd, timing, instance).map_err(Failure::environment)?;
     let service = MetadataService::standing_by(core, store, endpoint, listeners, config.switch_ids())
@@ -299,9 +299,10 @@ pub(crate) fn run_switch(
         }
     }
     let trunks = section.ports.iter().filter(|port| port.trunk.is_some());
-    let cables = Cables::of(trunks.map(|port| (port.number, port.device.clone())));
-    let cables = cables.map_err(|error| Failure::Environment(format!("cannot watch the trunks: {error}")))?;
-    let link = link.seeing_by(Sights::at_ports(watched)).watching(cables);
+    let trunk_links = TrunkLinks::of(trunks.map(|port| (port.number, port.device.clone())));
+    let trunk_links =
+        trunk_links.map_err(|error| Failure::Environment(format!("cannot watch the trunks: {error}")))?;
+    let link = link.seeing_by(ClientTracer::at_ports(watched)).watching(trunk_links);
     let mut agent = switch_agent(switch, memory);
     let role: Role =
         Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string()));

@@ -200,7 +200,7 @@ fn configuration(
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
         reserve_mib: arguments.reserve_mib,
         value_mib_max: arguments.gateway.gateway_value_mib.unwrap_or(NodeSection::value_mib_max()),
-        linger_us: NodeSection::linger_us(),
+        busy_poll_us: NodeSection::busy_poll_us(),
         coordinates: false,
     };
     let control = SocketAddrV4::new(METADATA_ADDRESS, port);

@@ -121,9 +121,9 @@ fn problems_in_a_file_have_line_key_and_advice() {
     );
     files.refused(
         "node-1",
-        "#linger_us",
-        "lingers_us",
-        &["nodes[0].lingers_us: unknown key; did you mean `linger_us`?"],
+        "#busy_poll_us",
+        "busy_polls_us",
+        &["nodes[0].busy_polls_us: unknown key; did you mean `busy_poll_us`?"],
     );
     files.refused(
         "switch",

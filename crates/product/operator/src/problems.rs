@@ -2,7 +2,7 @@
 
 use crate::open_sockets::exposed;
 use nicekv_metadata::{
-    DiskState, HealthCounts, NodeState, NodeStatus, PeerStatus, Status, StrangerStatus, SwitchStatus,
+    DiskState, HealthCounts, NodeState, NodeStatus, OtherReleaseStatus, PeerStatus, Status, SwitchStatus,
 };
 use nicekv_runtime::in_words;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) fn problems(status: &Status) -> Vec<String> {
         let since_s = since_ms.div_ceil(1000);
         lines.push(format!("the metadata service's store has not answered for {since_s} s: {why}"));
     }
-    lines.extend(of_strangers(&status.control_plane.strangers, &status.nodes));
+    lines.extend(of_strangers(&status.control_plane.other_releases, &status.nodes));
     lines.extend(status.nodes.iter().flat_map(of_node));
     lines.extend(status.switches.iter().filter_map(of_switch));
     lines.extend(exposed(&status.control_plane.listening));
@@ -85,15 +85,17 @@ fn of_node(node: &NodeStatus) -> Vec<String> {
 }
 
 /// Senders of other releases, whose messages are dropped. One line for all: any sender of a datagram could pose as one.
-fn of_strangers(strangers: &[StrangerStatus], nodes: &[NodeStatus]) -> Option<String> {
-    let name_of = |stranger: &StrangerStatus| {
-        nodes.iter().find(|node| stranger.address == *node.address.ip()).map(|node| &node.name)
+fn of_strangers(other_releases: &[OtherReleaseStatus], nodes: &[NodeStatus]) -> Option<String> {
+    let name_of = |other_release: &OtherReleaseStatus| {
+        nodes.iter().find(|node| other_release.address == *node.address.ip()).map(|node| &node.name)
     };
     // A node of the cluster matters most, then the most recent sender.
-    let shown = strangers.iter().min_by_key(|stranger| (name_of(stranger).is_none(), stranger.ago_ms))?;
-    let StrangerStatus { address, protocol, version, known, ago_ms, .. } = shown;
+    let shown = other_releases
+        .iter()
+        .min_by_key(|other_release| (name_of(other_release).is_none(), other_release.ago_ms))?;
+    let OtherReleaseStatus { address, protocol, version, known, ago_ms, .. } = shown;
     let name = name_of(shown).map(|name| format!(" ({name})")).unwrap_or_default();
-    let others = match strangers.len() - 1 {
+    let others = match other_releases.len() - 1 {
         0 => String::new(),
         others => format!("; and {others} other senders or versions, see `nicekv status --json`"),
     };
@@ -191,7 +193,7 @@ mod tests {
             (
                 |status| {
                     status["control_plane"] = json!({"instance": "", "store": "file", "outage": null,
-                        "instances": [], "strangers": [{"address": "127.20.0.1", "protocol": "wire",
+                        "instances": [], "other_releases": [{"address": "127.20.0.1", "protocol": "wire",
                         "version": 9, "known": 2, "count": 4, "ago_ms": 3100}]});
                 },
                 "127.20.0.1 (node-1) sends version 9 of the wire protocol, this cluster uses version 2",
@@ -216,12 +218,13 @@ mod tests {
 
     #[test]
     fn senders_of_other_releases_share_one_line() {
-        let stranger = |address: &str, version: u32, ago_ms: u64| json!({"address": address, "protocol": "wire", "version": version, "known": 2, "count": 1, "ago_ms": ago_ms});
+        let other_release = |address: &str, version: u32, ago_ms: u64| json!({"address": address, "protocol": "wire", "version": version, "known": 2, "count": 1, "ago_ms": ago_ms});
         let lines = problems(&status(|status| {
-            let mut strangers: Vec<Value> = (0..16).map(|at| stranger("10.9.9.9", 100 + at, 50)).collect();
-            strangers.insert(7, stranger("127.20.0.1", 3, 9_000));
+            let mut other_releases: Vec<Value> =
+                (0..16).map(|at| other_release("10.9.9.9", 100 + at, 50)).collect();
+            other_releases.insert(7, other_release("127.20.0.1", 3, 9_000));
             status["control_plane"] = json!({"instance": "", "store": "file", "outage": null, "instances": [],
-                "strangers": strangers});
+                "other_releases": other_releases});
         }));
         let expected = "127.20.0.1 (node-1) sends version 3 of the wire protocol, this cluster uses version 2: its messages are dropped; \
             last one 9 s ago; and 16 other senders or versions, see `nicekv status --json`";

@@ -133,7 +133,7 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
     let client = client_of(target, id, purpose)?;
     let (before, nodes) = asked.explain()?;
     let members = watch(&before.partition, &nodes, id);
-    let sights = Sights::begin(&endpoint, Lookup { watch: Some(id.0), ..before.lookup() })?;
+    let switch_traces = SwitchTraces::begin(&endpoint, Lookup { watch: Some(id.0), ..before.lookup() })?;
     let begun_ns = now().boot_ns;
     let outcome = block_on(async {
         match value {
@@ -146,7 +146,7 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
     });
     let ended_ns = now().boot_ns;
     std::thread::sleep(SETTLE_TIME);
-    let (seen_by_switches, mut notes) = sights.end(begun_ns)?;
+    let (seen_by_switches, mut notes) = switch_traces.end(begun_ns)?;
     let (after, _) = asked.explain()?;
     let to = if value.is_some() { before.multicast } else { before.unicast };
     let own =
@@ -175,22 +175,22 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
 }
 
 /// The switches that watch the client.
-struct Sights<'a> {
+struct SwitchTraces<'a> {
     endpoint: &'a [SocketAddrV4],
     lookup: Lookup,
     /// The clock of each switch that answered.
     clocks: Vec<(String, Clock)>,
 }
 
-impl<'a> Sights<'a> {
+impl<'a> SwitchTraces<'a> {
     /// The first lookup starts watching.
     fn begin(endpoint: &'a [SocketAddrV4], lookup: Lookup) -> Result<Self, Failure> {
         let asked_ns = now().boot_ns;
         let answers: Vec<SwitchAnswer> = answer(endpoint, &AdminRequest::Lookup(lookup))?;
         let heard_ns = now().boot_ns;
         let clock = |answer: SwitchAnswer| {
-            let sight = answer.found?.sight?;
-            Some((answer.switch, Clock::between(asked_ns, sight.now_ns, heard_ns)))
+            let client_trace = answer.found?.client_trace?;
+            Some((answer.switch, Clock::between(asked_ns, client_trace.now_ns, heard_ns)))
         };
         Ok(Self { endpoint, lookup, clocks: answers.into_iter().filter_map(clock).collect() })
     }
@@ -200,18 +200,18 @@ impl<'a> Sights<'a> {
         let answers: Vec<SwitchAnswer> = answer(self.endpoint, &AdminRequest::Lookup(self.lookup))?;
         let (mut steps, mut notes) = (Vec::new(), Vec::new());
         for SwitchAnswer { switch, found, .. } in answers {
-            let sight = found.and_then(|found| found.sight);
+            let client_trace = found.and_then(|found| found.client_trace);
             let clock = self.clocks.iter().find(|(name, _)| *name == switch).map(|(_, clock)| *clock);
-            let (Some(sight), Some(clock)) = (sight, clock) else {
+            let (Some(client_trace), Some(clock)) = (client_trace, clock) else {
                 notes.push(format!("{switch} does not answer: what it saw is unknown"));
                 continue;
             };
-            steps.extend(sight.seen.into_iter().map(|seen| Step {
+            steps.extend(client_trace.seen.into_iter().map(|seen| Step {
                 after_us: micros(seen.at_ns, begun_ns) - clock.ahead_ns as f64 / 1e3,
                 place: switch.clone(),
                 what: seen.what,
             }));
-            notes.extend(sight.blind.map(|why| format!("{switch}: {why}; its counters are above")));
+            notes.extend(client_trace.blind.map(|why| format!("{switch}: {why}; its counters are above")));
             notes.extend(clock.describe(&switch));
         }
         Ok((steps, notes))

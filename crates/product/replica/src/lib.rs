@@ -41,7 +41,7 @@ pub use node::scripts::{
     Scripts,
 };
 pub use node::status::{
-    Counters, HotCounters, Latest, NodeStatus, PartitionStatus, Place, PutStages, Standing, Stranger,
+    Counters, HotCounters, Latest, NodeStatus, OtherRelease, PartitionStatus, Place, PutStages, Standing,
 };
 pub(crate) use node::storage::Page;
 pub use node::storage::{StorageCompletion, StorageRequest, ValueEnd, gathered_keys, stored_entries};

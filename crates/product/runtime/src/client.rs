@@ -1,6 +1,6 @@
 //! Thread of a native client: runs its core, its socket and the queue of its async handles.
 
-use crate::{Left, Linger, Stop, UdpEndpoint, Waker, now, readable, wait};
+use crate::{BusyPoll, Left, Stop, UdpEndpoint, Waker, now, readable, wait};
 use nicekv_client::facade::{Client, CommandQueue, channel};
 use nicekv_client::{ClientCore, Config, Keyspace};
 use nicekv_proto::ClientId;
@@ -86,7 +86,7 @@ fn run(
     waker: &Waker,
     stop: &Stop,
 ) -> io::Result<()> {
-    let mut linger = Linger::new(Linger::DEFAULT);
+    let mut busy_poll = BusyPoll::new(BusyPoll::DEFAULT);
     loop {
         queue.turn(now(), &mut core);
         endpoint.send_with(|out| core.poll_transmit(out))?;
@@ -94,7 +94,7 @@ fn run(
             return Ok(());
         }
         let deadline_ns = core.next_deadline();
-        if !linger.look(deadline_ns, || {
+        if !busy_poll.look(deadline_ns, || {
             Ok(receive_into(&mut core, &mut endpoint, RECEIVE_ROUNDS_MAX)? || waker.is_raised())
         })? {
             wait(&mut [readable(&endpoint), readable(waker)], deadline_ns)?;
@@ -102,7 +102,7 @@ fn run(
         }
         waker.clear();
         let now = now();
-        linger.begin(now);
+        busy_poll.begin(now);
         renew_client_id(&mut core)?;
         if core.next_deadline().is_some_and(|deadline_ns| deadline_ns <= now.boot_ns) {
             core.handle_deadline(now);

@@ -46,14 +46,14 @@ pub use new_file::{NewFile, remove_unfinished_on_signals, write_whole};
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
 pub use switch::{
-    AgentLink, Cables, Edges, OtherVersion, Sights, SwitchError, SwitchInquirer, SwitchObservation,
+    AgentLink, ClientTracer, Edges, OtherVersion, SwitchError, SwitchInquirer, SwitchObservation, TrunkLinks,
     UserSpaceSwitch, WatchedPort, agent as switch_agent, run_agent,
 };
 pub use sys::Left;
 pub use term_file::{TermFile, TermFileError};
 pub use udp::{DatagramCounters, Message, UdpEndpoint};
 pub use uplink::Uplink;
-pub use wait::{Linger, PollFd, interest, is_ready, readable, wait};
+pub use wait::{BusyPoll, PollFd, interest, is_ready, readable, wait};
 pub use wake::Waker;
 
 /// A number from the operating system's random source.

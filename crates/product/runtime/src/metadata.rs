@@ -13,16 +13,16 @@
 //! A step is persisted before any message that depends on it leaves (R13): the core yields such
 //! messages only after [`Metadata::handle_storage`].
 
+mod admin_commands;
 mod connections;
-mod desk;
 mod etcd;
 mod keeper;
 mod listening;
 mod lookups;
+mod other_releases;
 mod peers;
 mod shared;
 mod state_file;
-mod strangers;
 mod tls;
 
 pub use connections::VISITORS_MAX;
@@ -39,9 +39,9 @@ use nicekv_metadata::{
     Config, ControlPlane, ElectionEvent, Metadata, Persisted, StateStore, Status, StorageRequest, SwitchId,
 };
 use nicekv_proto::{Duration, Durations, HeaderLayout, Now};
+use other_releases::Protocol;
 use std::io;
 use std::net::{SocketAddrV4, TcpListener};
-use strangers::Protocol;
 use thiserror::Error;
 
 /// Batches received before decisions are made.
@@ -181,7 +181,7 @@ impl<K: Keeper> MetadataService<K> {
                 .keeper
                 .outage()
                 .map(|(since_ns, why)| (now.boot_ns.saturating_sub(since_ns) / 1_000_000, why));
-            self.connections.control_plane.strangers = self.connections.strangers.heard(now);
+            self.connections.control_plane.other_releases = self.connections.other_releases.heard(now);
             if let Some(peers) = peers.try_iter().last() {
                 self.connections.control_plane.peers = peers;
             }
@@ -199,7 +199,7 @@ impl<K: Keeper> MetadataService<K> {
             self.inquiries.answer(|()| MetadataObservation {
                 status: self.core.as_ref().filter(|core| !core.is_overdue()).map(Metadata::status),
                 control_plane: self.connections.control_plane.clone(),
-                other_version: self.connections.strangers.count(),
+                other_version: self.connections.other_releases.count(),
                 persists: self.persists,
                 datagrams: self.endpoint.counters(),
             });
@@ -211,11 +211,12 @@ impl<K: Keeper> MetadataService<K> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
             // The clock is read after receiving: after a pause of the process, leases would
             // otherwise seem to have been granted earlier.
-            let (core, strangers, mut received_at) = (&mut self.core, &mut self.connections.strangers, None);
+            let (core, other_releases, mut received_at) =
+                (&mut self.core, &mut self.connections.other_releases, None);
             let left = self.endpoint.receive(|message| {
                 let now = *received_at.get_or_insert_with(crate::now);
                 if let Some(version) = HeaderLayout::other_version(message.bytes) {
-                    strangers.hear(now, (*message.from.ip()).into(), Protocol::Wire, version);
+                    other_releases.hear(now, (*message.from.ip()).into(), Protocol::Wire, version);
                 }
                 if let Some(core) = core {
                     core.handle_datagram(now, message.from, message.bytes);

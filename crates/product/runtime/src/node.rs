@@ -8,7 +8,7 @@
 //! and then.
 //!
 //! A sync is left to another thread if there is more to receive or the disk is slow; if a sync on
-//! this thread takes long, another thread takes over the node: see `helm`.
+//! this thread takes long, another thread takes over the node: see `hand_off`.
 //!
 //! The clock is read *after* a batch was received: a lease is then checked at a moment within the
 //! client's call, however long the process was paused (R12). A disk failure ends the node: the
@@ -18,30 +18,32 @@ mod backups;
 #[cfg(test)]
 mod disk_tests;
 mod durable_log;
-mod helm;
+mod hand_off;
 mod kernel;
-mod needed;
 mod op_marks;
 mod open;
 mod snapshot;
+mod snapshot_values;
 mod space;
 mod spaces;
 mod storage;
+mod storage_options;
 mod streams;
 mod values;
 
-use durable_log::Forcing;
+use durable_log::LogSyncing;
 use kernel::Kernel;
 
 pub use durable_log::LogObservation;
 pub use kernel::KernelObservation;
 pub use open::{OpenError, open_durable, open_memory};
 pub use space::{RESERVE_FILE, free_bytes_min};
-pub use storage::{NodeStorage, RESERVE_BYTES_MAX, RESERVE_BYTES_MIN, StorageOptions};
+pub use storage::NodeStorage;
+pub use storage_options::{RESERVE_BYTES_MAX, RESERVE_BYTES_MIN, StorageOptions};
 pub use streams::STREAMS_MAX;
 
 use crate::inquiry::{Inquirer, Inquiries};
-use crate::{DatagramCounters, Left, Linger, Stop, Uplink, Waker, is_ready, now, readable, wait};
+use crate::{BusyPoll, DatagramCounters, Left, Stop, Uplink, Waker, is_ready, now, readable, wait};
 use nicekv_kernel_gets::{Program, Size};
 use nicekv_proto::{Duration, HeaderLayout, Now, Opcode};
 use nicekv_replica::Replica;
@@ -96,9 +98,9 @@ pub struct Node {
     waker: Waker,
     inquiries: Inquiries<(), NodeObservation>,
     look_at_ns: u64,
-    linger: Linger,
+    busy_poll: BusyPoll,
     /// A sync was made on this thread, and is to be processed at once.
-    has_forced: bool,
+    has_synced: bool,
     kernel: Option<Kernel>,
 }
 
@@ -128,10 +130,10 @@ impl Batch {
             HeaderLayout::peek(datagram).is_some_and(|header| header.opcode == Opcode::Bundle as u8);
     }
 
-    fn begin(self, linger: &mut Linger, now: Now) {
+    fn begin(self, busy_poll: &mut BusyPoll, now: Now) {
         match self.has_bundle || self.datagrams >= BATCH_MIN {
-            true => linger.begin_after_batch(now),
-            false => linger.begin(now),
+            true => busy_poll.begin_after_batch(now),
+            false => busy_poll.begin(now),
         }
     }
 }
@@ -151,7 +153,7 @@ impl Node {
         uplink: impl Into<Uplink>,
         listener: TcpListener,
         waker: Waker,
-        linger: Duration,
+        busy_poll: Duration,
     ) -> Self {
         let (streams, mut uplink) = (Streams::new(listener), uplink.into());
         uplink.wake_with(&waker);
@@ -163,8 +165,8 @@ impl Node {
             waker,
             inquiries: Inquiries::default(),
             look_at_ns: 0,
-            linger: Linger::new(linger),
-            has_forced: false,
+            busy_poll: BusyPoll::new(busy_poll),
+            has_synced: false,
             kernel: None,
         }
     }
@@ -197,18 +199,18 @@ impl Node {
     pub fn run(self, stop: &Stop) -> Result<(), NodeError> {
         stop.register(&self.waker);
         self.inquiries.begin(&self.waker);
-        helm::run(Leading { node: Box::new(self), stop })
+        hand_off::run(Leading { node: Box::new(self), stop })
     }
 
     /// Does the work that is due, or waits; returns a sync to be made on this thread.
-    fn turn(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
+    fn turn(&mut self) -> Result<Option<Arc<LogSyncing>>, NodeError> {
         let (received, has_streams) = self.wait()?;
         let now = now();
         self.waker.clear();
         if has_streams {
             self.streams.receive(now, &mut self.core, &self.storage)?;
         }
-        self.storage.finish_forces(now, &mut self.core)?;
+        self.storage.finish_log_syncs(now, &mut self.core)?;
         let is_due = now.boot_ns >= self.core.next_deadline();
         if is_due {
             self.core.handle_deadline(now);
@@ -221,21 +223,21 @@ impl Node {
         self.streams.back_up(now, &mut self.core, &mut self.storage)?;
         let kernel = || self.kernel.as_ref().map(Kernel::observe);
         self.inquiries.answer(|()| observe(&self.core, &self.uplink, &self.storage, kernel()));
-        let force = self.storage.start_force(received != Received::More && !has_streams);
+        let sync = self.storage.start_sync(received != Received::More && !has_streams);
         if let Some(kernel) = &mut self.kernel {
             kernel.catch_up(now, &mut self.core);
         }
         self.uplink.send_with(|out| self.core.poll_transmit(out))?;
         self.streams.send(&mut self.core);
-        Ok(force)
+        Ok(sync)
     }
 
     /// Waits until there is something to do. Returns what was received, and whether a stream is
     /// ready.
     fn wait(&mut self) -> io::Result<(Received, bool)> {
         let deadline_ns = self.deadline_ns();
-        let (linger, mut received) = (self.linger, Received::Nothing);
-        let mut there_is = linger.look(Some(deadline_ns), || {
+        let (busy_poll, mut received) = (self.busy_poll, Received::Nothing);
+        let mut there_is = busy_poll.look(Some(deadline_ns), || {
             received = self.receive(false)?;
             Ok(received != Received::Nothing || self.waker.is_raised())
         })?;
@@ -254,7 +256,7 @@ impl Node {
 
     /// Time of the next scheduled work.
     fn deadline_ns(&mut self) -> u64 {
-        if std::mem::take(&mut self.has_forced) || self.storage.is_unfinished() {
+        if std::mem::take(&mut self.has_synced) || self.storage.is_unfinished() {
             return 0;
         }
         let deadline_ns = self.core.next_deadline().min(self.streams.next_deadline());
@@ -282,7 +284,7 @@ impl Node {
             core.handle_datagram(now, message.from, message.bytes);
         });
         let Some(at) = received_at else { return self.receive_from_socket() };
-        batch.begin(&mut self.linger, at);
+        batch.begin(&mut self.busy_poll, at);
         match is_readable.then(|| self.receive_from_socket()).transpose()? {
             None | Some(Received::Nothing) => Ok(Received::All),
             Some(received) => Ok(received),
@@ -304,7 +306,7 @@ impl Node {
             received_at = now.or(received_at);
         }
         let Some(at) = received_at else { return Ok(Received::Nothing) };
-        batch.begin(&mut self.linger, at);
+        batch.begin(&mut self.busy_poll, at);
         Ok(if left == Left::More { Received::More } else { Received::All })
     }
 }
@@ -329,30 +331,30 @@ struct Leading<'a> {
     stop: &'a Stop,
 }
 
-impl helm::Led for Leading<'_> {
+impl hand_off::Led for Leading<'_> {
     type Error = NodeError;
-    type Force = Arc<Forcing>;
+    type Sync = Arc<LogSyncing>;
 
-    fn lead(&mut self) -> Result<Option<Arc<Forcing>>, NodeError> {
+    fn lead(&mut self) -> Result<Option<Arc<LogSyncing>>, NodeError> {
         while !self.stop.is_stopped() {
-            if let Some(force) = self.node.turn()? {
-                return Ok(Some(force));
+            if let Some(sync) = self.node.turn()? {
+                return Ok(Some(sync));
             }
         }
         self.node.storage.close()?;
         Ok(None)
     }
 
-    fn force(force: &Arc<Forcing>) {
-        force.force_here();
+    fn sync(sync: &Arc<LogSyncing>) {
+        sync.sync_here();
     }
 
-    fn forced(&mut self) {
-        self.node.has_forced = true;
+    fn synced(&mut self) {
+        self.node.has_synced = true;
     }
 
-    fn overtaken(force: &Arc<Forcing>) {
-        force.wake();
+    fn synced_elsewhere(sync: &Arc<LogSyncing>) {
+        sync.wake();
     }
 }
 

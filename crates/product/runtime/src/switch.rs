@@ -6,14 +6,14 @@
 //! does the work of ports and cables: servers are known by their addresses. Senders in its own
 //! process run the pipeline themselves, as its [edges](edge).
 
-mod cables;
+mod client_trace;
 mod edge;
-mod sight;
+mod trunk_links;
 
-pub use cables::Cables;
+pub use client_trace::{ClientTracer, WatchedPort};
 pub(crate) use edge::Edge;
 pub use edge::Edges;
-pub use sight::{Sights, WatchedPort};
+pub use trunk_links::TrunkLinks;
 
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};
 use crate::inquiry::{Inquirer, Inquiries};
@@ -76,8 +76,8 @@ pub struct AgentLink {
     name: String,
     streams: Vec<InstanceLink>,
     inquiries: Inquiries<(), Option<SwitchObservation>>,
-    sights: Sights,
-    cables: Cables,
+    client_tracer: ClientTracer,
+    trunk_links: TrunkLinks,
     other_version: OtherVersion,
 }
 
@@ -108,23 +108,23 @@ impl AgentLink {
             name: name.into(),
             streams,
             inquiries: Inquiries::default(),
-            sights: Sights::default(),
-            cables: Cables::default(),
+            client_tracer: ClientTracer::default(),
+            trunk_links: TrunkLinks::default(),
             other_version: OtherVersion::default(),
         }
     }
 
     /// For a switch that processes packets elsewhere: how datagrams of a traced client are seen.
     #[must_use]
-    pub fn seeing_by(mut self, sights: Sights) -> Self {
-        self.sights = sights;
+    pub fn seeing_by(mut self, client_tracer: ClientTracer) -> Self {
+        self.client_tracer = client_tracer;
         self
     }
 
     /// For a switch with trunks to others: it reports dead links.
     #[must_use]
-    pub fn watching(mut self, cables: Cables) -> Self {
-        self.cables = cables;
+    pub fn watching(mut self, trunk_links: TrunkLinks) -> Self {
+        self.trunk_links = trunk_links;
         self
     }
 
@@ -141,15 +141,15 @@ impl AgentLink {
     /// Time of the next scheduled work.
     pub fn next_deadline(&self) -> Option<u64> {
         let missing = self.streams.iter().filter(|link| link.stream.is_none());
-        missing.map(|link| link.dial_at_ns).chain(self.cables.next_deadline()).min()
+        missing.map(|link| link.dial_at_ns).chain(self.trunk_links.next_deadline()).min()
     }
 
     /// Processes input. A broken stream is dialled again later: requests are repeated there.
     pub fn turn<B: Backend, M: TermStore>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
-        self.cables.look(now);
+        self.trunk_links.look(now);
         for link in &mut self.streams {
             let served = match &mut link.stream {
-                Some(stream) => match serve(stream, agent, &mut self.sights) {
+                Some(stream) => match serve(stream, agent, &mut self.client_tracer) {
                     Err(ServeError::OtherVersion(version)) => {
                         let OtherVersion { count, last } = &mut self.other_version;
                         (*count, *last) = (*count + 1, Some((link.metadata, version)));
@@ -157,13 +157,13 @@ impl AgentLink {
                     }
                     served => {
                         let present = agent.backend().ports();
-                        served.is_ok() && link.tell(present, self.cables.down()).is_ok()
+                        served.is_ok() && link.tell(present, self.trunk_links.down()).is_ok()
                     }
                 },
                 None if now.boot_ns < link.dial_at_ns => true,
                 None => {
                     let present = agent.backend().ports();
-                    link.dial(&self.name).is_ok() && link.tell(present, self.cables.down()).is_ok()
+                    link.dial(&self.name).is_ok() && link.tell(present, self.trunk_links.down()).is_ok()
                 }
             };
             if !served {
@@ -216,12 +216,12 @@ impl InstanceLink {
 fn serve<B: Backend, M: TermStore>(
     stream: &mut FramedStream,
     agent: &mut SwitchAgent<B, M>,
-    sights: &mut Sights,
+    client_tracer: &mut ClientTracer,
 ) -> Result<(), ServeError> {
     let mut replies = Vec::new();
     let mut malformed = None;
     stream.receive(|frame| match control::decode(frame) {
-        Ok(request) => replies.push(handle(agent, sights, request)),
+        Ok(request) => replies.push(handle(agent, client_tracer, request)),
         Err(_) => malformed = Some(Greeting::other_version(frame)),
     })?;
     match malformed {
@@ -238,12 +238,12 @@ fn serve<B: Backend, M: TermStore>(
 /// Executes a request, and adds what only the agent's environment knows.
 fn handle<B: Backend, M: TermStore>(
     agent: &mut SwitchAgent<B, M>,
-    sights: &mut Sights,
+    client_tracer: &mut ClientTracer,
     request: ControlRequest,
 ) -> ControlReply {
     let mut reply = agent.handle(request);
     if let ControlReply::Found { lookup, found, .. } = &mut reply {
-        found.sight = sights.look(now(), lookup.watch.map(ClientId));
+        found.client_trace = client_tracer.look(now(), lookup.watch.map(ClientId));
     }
     reply
 }
@@ -346,12 +346,12 @@ impl UserSpaceSwitch {
     }
 
     fn forward(&mut self) -> io::Result<Left> {
-        let (router, sights) = (&mut self.agent.backend_mut().own, &mut self.link.sights);
+        let (router, client_tracer) = (&mut self.agent.backend_mut().own, &mut self.link.client_tracer);
         let wire_port = self.endpoint.local_address().port();
         self.endpoint.forward(|message, forward| {
             let Message { from, destination: Some(destination), bytes } = message else { return };
             let to = SocketAddrV4::new(destination, wire_port);
-            if !sights.is_of_watched(bytes) {
+            if !client_tracer.is_of_watched(bytes) {
                 return route(router, from, to, bytes, forward);
             }
             let arrived = now();
@@ -360,7 +360,7 @@ impl UserSpaceSwitch {
                 copies += 1;
                 forward(receiver, piece);
             });
-            sights.note_passed(arrived, bytes, copies);
+            client_tracer.note_passed(arrived, bytes, copies);
         })
     }
 }

@@ -53,7 +53,7 @@ pub fn wait(descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Res
 /// control group with a scheduler share of its own. After a single request it always polls: one
 /// caller is short of time, not of processors.
 #[derive(Clone, Copy, Debug)]
-pub struct Linger {
+pub struct BusyPoll {
     length: Duration,
     until_ns: u64,
     /// Raised by work within the polling time, lowered by later batches.
@@ -69,7 +69,7 @@ const CREDIT_MAX: u32 = 32;
 /// Below this, no polling after a batch.
 const CREDIT_MIN: u32 = CREDIT_MAX / 2;
 
-impl Linger {
+impl BusyPoll {
     /// Default: about the time from a client's request through the replicas' answers to its next
     /// request.
     pub const DEFAULT: Duration = Duration::from_micros(60);
@@ -133,44 +133,44 @@ mod tests {
 
     #[test]
     fn busy_poll_checks_at_least_once_and_ends_at_work_or_deadline() {
-        let mut linger = Linger::new(Duration::from_millis(20));
-        let look_for = |linger: &Linger, looks: u32, deadline_ns| {
+        let mut busy_poll = BusyPoll::new(Duration::from_millis(20));
+        let look_for = |busy_poll: &BusyPoll, looks: u32, deadline_ns| {
             let mut looked = 0;
-            let found = linger.look(deadline_ns, || {
+            let found = busy_poll.look(deadline_ns, || {
                 looked += 1;
                 Ok(looked == looks)
             });
             (found.unwrap(), looked)
         };
-        assert_eq!(look_for(&linger, 2, None), (false, 1), "it has nothing to expect");
+        assert_eq!(look_for(&busy_poll, 2, None), (false, 1), "it has nothing to expect");
         let begun = now();
-        linger.begin(begun);
-        assert_eq!(look_for(&linger, 3, None), (true, 3));
-        assert_eq!(look_for(&linger, 2, Some(begun.boot_ns)), (false, 1), "the deadline has passed");
-        assert!(!look_for(&linger, u32::MAX, None).0);
+        busy_poll.begin(begun);
+        assert_eq!(look_for(&busy_poll, 3, None), (true, 3));
+        assert_eq!(look_for(&busy_poll, 2, Some(begun.boot_ns)), (false, 1), "the deadline has passed");
+        assert!(!look_for(&busy_poll, u32::MAX, None).0);
         assert!(now().boot_ns >= begun.after(Duration::from_millis(20)));
     }
 
     #[test]
     fn busy_poll_stops_while_batches_are_rare() {
         let length = Duration::from_secs(10);
-        let mut linger = Linger::new(length);
+        let mut busy_poll = BusyPoll::new(length);
         let mut at_ns = now().boot_ns;
-        let mut lingers_after = |gaps: &[u64]| {
+        let mut busy_polls_after = |gaps: &[u64]| {
             for gap in gaps {
                 at_ns += gap * length.as_nanos() as u64 / 2;
-                linger.begin_after_batch(Now { boot_ns: at_ns, unix_ms: 0 });
+                busy_poll.begin_after_batch(Now { boot_ns: at_ns, unix_ms: 0 });
             }
-            linger.is_on()
+            busy_poll.is_on()
         };
         // In halves of its length: a fourth of the work comes soon, then less, then all of it.
-        assert!(lingers_after(&[3, 3, 3, 1].repeat(50)));
-        assert!(!lingers_after(&[3, 3, 3, 3, 1].repeat(50)));
-        assert!(lingers_after(&[1; 8]));
-        assert!(!lingers_after(&[3; 32]));
+        assert!(busy_polls_after(&[3, 3, 3, 1].repeat(50)));
+        assert!(!busy_polls_after(&[3, 3, 3, 3, 1].repeat(50)));
+        assert!(busy_polls_after(&[1; 8]));
+        assert!(!busy_polls_after(&[3; 32]));
         // Polls after a single caller's request.
-        linger.begin(now());
-        assert!(linger.is_on());
+        busy_poll.begin(now());
+        assert!(busy_poll.is_on());
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) fn of(plan: &Plan) -> Result<String, String> {
         copy_mib_per_second: NodeSection::copy_mib_per_second(),
         reserve_mib: None,
         value_mib_max: NodeSection::value_mib_max(),
-        linger_us: NodeSection::linger_us(),
+        busy_poll_us: NodeSection::busy_poll_us(),
         coordinates: plan.nodes_coordinate,
     };
     let Vrings { unicast, multicast, port: wire_port } = Vrings::on_network(plan.wire_port);

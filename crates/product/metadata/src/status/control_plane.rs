@@ -18,7 +18,7 @@ pub struct ControlPlane {
     /// Addresses for commands, of all instances.
     pub instances: Vec<SocketAddrV4>,
     /// Recent senders that use the protocol of another release.
-    pub strangers: Vec<StrangerStatus>,
+    pub other_releases: Vec<OtherReleaseStatus>,
     /// The other instances, as this one reaches them.
     #[serde(default)]
     pub peers: Vec<PeerStatus>,
@@ -68,7 +68,7 @@ pub struct ListeningReport {
 
 /// A sender of another release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StrangerStatus {
+pub struct OtherReleaseStatus {
     /// Its address.
     pub address: IpAddr,
     /// The protocol: `wire` or `control`.

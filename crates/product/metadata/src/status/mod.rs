@@ -24,7 +24,7 @@ use nicekv_switch::TableStatus;
 use serde::{Deserialize, Serialize};
 
 pub use chunks::{ChunksStatus, TargetStatus};
-pub use control_plane::{ControlPlane, ListeningReport, OpenSocket, PeerStatus, StrangerStatus};
+pub use control_plane::{ControlPlane, ListeningReport, OpenSocket, OtherReleaseStatus, PeerStatus};
 pub use hot::{HotEntryStatus, HotStatus, HotSwitchStatus};
 pub use info::{ChunkInfo, ClusterInfo, KeyspaceInfo, LayoutInfo};
 pub use migration::{HotKeyStatus, MigrationStatus};

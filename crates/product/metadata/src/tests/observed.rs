@@ -156,11 +156,11 @@ fn other_nodes_are_probed_when_one_falls_silent() {
     let mut membership = membership();
     membership.handle_heartbeat(START, &heartbeat(OTHER, 8, 0));
     assert_eq!(answer(&mut membership, START, 8), [OTHER]);
-    let beat = |membership: &mut Membership, node, now_ns| {
+    let heartbeat = |membership: &mut Membership, node, now_ns| {
         membership.handle_heartbeat(now_ns, &heartbeat(node, if node == NODE { 7 } else { 8 }, 0));
     };
     for ms in [40, 80, 120] {
-        beat(&mut membership, OTHER, START + ms * MS);
+        heartbeat(&mut membership, OTHER, START + ms * MS);
     }
     membership.tick(START + 125 * MS);
     assert_eq!(membership.live(NODE), None);
@@ -170,7 +170,7 @@ fn other_nodes_are_probed_when_one_falls_silent() {
         !membership.is_proven_since(OTHER, START + 125 * MS + 1) && !membership.is_proven_since(NODE, START)
     );
     let idle_until = START + 1_125 * MS;
-    beat(&mut membership, OTHER, idle_until);
+    heartbeat(&mut membership, OTHER, idle_until);
     membership.tick(idle_until);
     assert_eq!(membership.take_probes(), []);
     membership.tick(idle_until + 1);

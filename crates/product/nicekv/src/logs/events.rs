@@ -2,7 +2,7 @@
 
 use log::Level;
 use nicekv_gateway::GatewayObservation;
-use nicekv_metadata::{DiskState, Health, HotStatus, NodeState, PartitionStatus, Status, StrangerStatus};
+use nicekv_metadata::{DiskState, Health, HotStatus, NodeState, OtherReleaseStatus, PartitionStatus, Status};
 use nicekv_metrics::catalogue::{self, Metric};
 use nicekv_metrics::counters::{GATEWAY_COUNTERS, NODE_COUNTERS, OTHER_VERSION};
 use nicekv_proto::OpId;
@@ -83,7 +83,7 @@ pub(crate) fn of_node(before: Option<&NodeStatus>, now: &NodeStatus) -> Vec<Even
         let event = growth(level, name, (counter.read)(&before), (counter.read)(&now.counters));
         events.extend(event.map(|event| match name {
             OTHER_VERSION => {
-                let sender = now.latest.stranger.map(|sender| (sender.from, sender.version));
+                let sender = now.latest.other_release.map(|sender| (sender.from, sender.version));
                 of_other_version(event, "wire", sender)
             }
             _ => at_place(event, latest_place(now, counter.metric)),
@@ -193,13 +193,15 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
     }
     let hot = |told: &MetadataObservation| told.status.as_ref().and_then(|status| status.hot.clone());
     events.extend(of_hot(before.and_then(hot).as_ref(), hot(now).as_ref()));
-    for stranger in &now.control_plane.strangers {
-        let StrangerStatus { address, protocol, version, count, .. } = stranger;
-        let is_same = |known: &&StrangerStatus| {
+    for other_release in &now.control_plane.other_releases {
+        let OtherReleaseStatus { address, protocol, version, count, .. } = other_release;
+        let is_same = |known: &&OtherReleaseStatus| {
             (known.address, &known.protocol, known.version) == (*address, protocol, *version)
         };
         // One event for each sender; `nicekv status` shows whether it continues.
-        if before.is_none_or(|before| !before.control_plane.strangers.iter().any(|known| is_same(&known))) {
+        if before
+            .is_none_or(|before| !before.control_plane.other_releases.iter().any(|known| is_same(&known)))
+        {
             let event = Event::new(Level::Warn, OTHER_VERSION).with("protocol", protocol.as_str());
             let event = event.with("from", address.to_string().as_str()).with("version", u64::from(*version));
             events.push(event.with("count", *count));
@@ -318,8 +320,8 @@ pub(crate) fn of_switch(before: Option<&SwitchObservation>, now: &SwitchObservat
         events.push(Event::new(Level::Info, "term").with("term", now.term));
     }
     let count = before.map_or(0, |before| before.other_version.count);
-    let stranger = growth(Level::Warn, OTHER_VERSION, count, now.other_version.count);
-    events.extend(stranger.map(|event| of_other_version(event, "control", now.other_version.last)));
+    let other_release = growth(Level::Warn, OTHER_VERSION, count, now.other_version.count);
+    events.extend(other_release.map(|event| of_other_version(event, "control", now.other_version.last)));
     let earlier = before.and_then(|before| before.generation);
     if let Some(generation) = now.generation.filter(|_| now.generation != earlier) {
         let level = if earlier.is_none() { Level::Info } else { Level::Debug };
@@ -354,7 +356,7 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
         let Some((level, name)) = counter.event else { continue };
         let event = growth(level, name, before.map_or(0, counter.read), (counter.read)(now));
         events.extend(event.map(|event| match name {
-            OTHER_VERSION => of_other_version(event, "wire", now.stranger),
+            OTHER_VERSION => of_other_version(event, "wire", now.other_release),
             _ => event,
         }));
     }
@@ -371,7 +373,7 @@ mod tests {
     use super::*;
     use nicekv_metadata::HotSwitchStatus;
     use nicekv_proto::{ClientId, Epoch, NodeId, PartitionId, Term};
-    use nicekv_replica::{Counters, HotCounters, Latest, PutStages, Stranger, ValueCounters};
+    use nicekv_replica::{Counters, HotCounters, Latest, OtherRelease, PutStages, ValueCounters};
 
     fn replica(epoch: u32, standing: Standing, leads: bool) -> NodePartition {
         NodePartition {
@@ -444,7 +446,7 @@ mod tests {
         let mut later = first.clone();
         later.counters.other_version = 2;
         let from = "10.20.1.9:7400".parse().unwrap();
-        later.latest.stranger = Some(Stranger { from, version: 9 });
+        later.latest.other_release = Some(OtherRelease { from, version: 9 });
         let events = of_node(Some(&first), &later);
         assert_eq!(named(&events), [(Level::Warn, OTHER_VERSION)]);
         let told = [

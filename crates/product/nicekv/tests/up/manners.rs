@@ -151,7 +151,7 @@ fn gateway_without_a_route_says_what_it_waits_for() {
 fn help_of_a_role_shows_its_configuration() {
     let scratch = tempfile::tempdir().unwrap();
     for (role, parts) in [
-        ("node", ["[[nodes]]", "linger_us", "#heartbeat_ms = 40", "microseconds"]),
+        ("node", ["[[nodes]]", "busy_poll_us", "#heartbeat_ms = 40", "microseconds"]),
         ("metadata", ["[metadata]", "data_directory", "#heartbeat_ms = 40", "milliseconds"]),
         ("switch", ["[[switches]]", "router_mac", "ports = [", "data_directory"]),
         ("gateway", ["[[gateways]]", "listen = ", "#large_mib_max = 256", "MiB"]),

@@ -156,7 +156,7 @@ fn metrics_match_the_list_and_move_with_load() {
     assert!(grown("nicekv_node_put_stage_duration_seconds_sum", "stage=\"decided\"") > 0.0);
     for node in ["node-1", "node-2", "node-3"] {
         let part = format!("node=\"{node}\"");
-        assert!(grown("nicekv_node_log_force_duration_seconds_count", &part) > 0.0, "{node}");
+        assert!(grown("nicekv_node_log_sync_duration_seconds_count", &part) > 0.0, "{node}");
         assert!(grown("nicekv_node_log_records_total", &part) as u64 > PUTS, "{node}");
         assert_eq!(sum(&after, "nicekv_role_answering", &format!("name=\"{node}\"")) as u64, 1);
     }

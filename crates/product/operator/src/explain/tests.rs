@@ -42,7 +42,7 @@ fn healthy() -> Explanation {
         record: None,
         hosts: vec![],
         hot: None,
-        sight: None,
+        client_trace: None,
     };
     Explanation {
         key: "color".into(),

@@ -19,7 +19,7 @@ const PAGE_BYTES_MAX: u64 = 16 << 20;
 const SHOWN: [(&str, &str, &str, &str); 3] = [
     ("nicekv_gateway_request_duration_seconds", "gateway", "command", ""),
     ("nicekv_node_put_stage_duration_seconds", "node", "stage", "put "),
-    ("nicekv_node_log_force_duration_seconds", "node", "", "log force"),
+    ("nicekv_node_log_sync_duration_seconds", "node", "", "log sync"),
 ];
 
 /// Durations of one kind at one place, since the process started.

@@ -8,7 +8,7 @@ use crate::node::outbox::Outbox;
 use crate::node::rate_limit::RateLimit;
 use crate::node::scripts::Scripts;
 use crate::node::session::Session;
-use crate::node::status::{Counters, Latest, Place, PutStages, Stranger};
+use crate::node::status::{Counters, Latest, OtherRelease, Place, PutStages};
 use crate::node::storage::StorageQueue;
 use crate::node::trace::Trace;
 use crate::node::visibility::Visibility;
@@ -101,7 +101,7 @@ impl Host {
         self.counters.malformed += 1;
         if let DecodeError::UnsupportedVersion(version) = error {
             self.counters.other_version += 1;
-            self.latest.stranger = Some(Stranger { from, version });
+            self.latest.other_release = Some(OtherRelease { from, version });
         }
     }
 

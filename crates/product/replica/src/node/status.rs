@@ -111,7 +111,7 @@ pub struct Place {
 
 /// A sender of another wire version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stranger {
+pub struct OtherRelease {
     /// The source of its datagram.
     pub from: SocketAddrV4,
     /// Its wire version.
@@ -132,7 +132,7 @@ pub struct Latest {
     /// Of [`Counters::barred`].
     pub barred: Option<Place>,
     /// Of [`Counters::other_version`].
-    pub stranger: Option<Stranger>,
+    pub other_release: Option<OtherRelease>,
 }
 
 /// Numbers for operators.

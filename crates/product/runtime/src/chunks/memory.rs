@@ -20,7 +20,7 @@ pub(super) struct MemoryChunks {
 }
 
 impl MemoryChunks {
-    pub(super) fn held(&self) -> super::store::OnDisk {
+    pub(super) fn held(&self) -> Vec<super::HeldChunk> {
         let chunks = self.chunks.iter();
         chunks.map(|(id, (bytes, holders))| (*id, bytes.len() as u32, holders.clone())).collect()
     }

@@ -30,9 +30,14 @@ pub use view::{Known, View, ring_of};
 use crate::{Left, Message, UdpEndpoint, Waker, is_ready, now, readable, wait};
 use nicekv_objects::reservation::{Config, Delivery};
 use nicekv_objects::{Destination, Timing};
+use nicekv_proto::NodeId;
+use nicekv_proto::chunk::ChunkId;
 use nicekv_proto::placement::GroupRing;
 use std::io;
 use std::net::SocketAddrV4;
+
+/// A chunk on the disk: its id, its length in bytes, and the targets that are to hold it.
+type HeldChunk = (ChunkId, u32, Vec<NodeId>);
 
 /// Batches received before their results are processed.
 const RECEIVE_ROUNDS_MAX: usize = 8;

@@ -72,7 +72,7 @@ impl SegmentChunks {
         Ok(Self { values, coming: HashMap::new(), finished: Vec::new() })
     }
 
-    pub(super) fn held(&self) -> super::store::OnDisk {
+    pub(super) fn held(&self) -> Vec<super::HeldChunk> {
         let held = self.values.iter().filter_map(|(_, owner, length)| {
             let (id, holders) = read_owner(owner)?;
             Some((id, length as u32, holders))
@@ -161,7 +161,7 @@ impl SegmentChunks {
     }
 
     /// Syncs the complete chunks, and reports them.
-    pub(super) fn force(&mut self) -> Result<Vec<StorageDone>, StoreError> {
+    pub(super) fn sync(&mut self) -> Result<Vec<StorageDone>, StoreError> {
         if self.finished.is_empty() {
             return Ok(Vec::new());
         }

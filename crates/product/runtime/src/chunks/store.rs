@@ -1,11 +1,10 @@
 //! Chunk store of a target, on disk or in memory, and its thread.
 
+use super::HeldChunk;
 use super::memory::MemoryChunks;
 use super::segments::SegmentChunks;
 use crate::Waker;
 use nicekv_objects::{Storage, StorageDone};
-use nicekv_proto::NodeId;
-use nicekv_proto::chunk::ChunkId;
 use nicekv_store::{Files, LogIdentity, StoreError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,9 +75,6 @@ impl Pace {
     }
 }
 
-/// Chunks that it holds.
-pub(super) type OnDisk = Vec<(ChunkId, u32, Vec<NodeId>)>;
-
 impl ChunkStore {
     /// Volatile: nothing survives the process.
     pub fn in_memory() -> Self {
@@ -105,7 +101,7 @@ impl ChunkStore {
         Self { pace: Some(Pace { bytes_per_second: bytes_per_second.max(1), written_bytes: 0 }), ..self }
     }
 
-    pub(super) fn held(&self) -> OnDisk {
+    pub(super) fn held(&self) -> Vec<HeldChunk> {
         match &self.kind {
             Kind::Memory(memory) => memory.held(),
             Kind::Segments(segments, _) => segments.held(),
@@ -122,7 +118,7 @@ impl ChunkStore {
         })
     }
 
-    /// Executes requests that need no sync; [`Self::force`] completes the others.
+    /// Executes requests that need no sync; [`Self::sync`] completes the others.
     fn carry_out(&mut self, request: Storage) -> Result<Option<StorageDone>, ChunkStoreError> {
         if let Some(pace) = &mut self.pace {
             pace.note(&request);
@@ -134,13 +130,13 @@ impl ChunkStore {
     }
 
     /// Syncs everything that was completed since.
-    fn force(&mut self) -> Result<Vec<StorageDone>, ChunkStoreError> {
+    fn sync(&mut self) -> Result<Vec<StorageDone>, ChunkStoreError> {
         if let Some(pace) = &mut self.pace {
             pace.take_time();
         }
         Ok(match &mut self.kind {
             Kind::Memory(_) => Vec::new(),
-            Kind::Segments(segments, _) => segments.force()?,
+            Kind::Segments(segments, _) => segments.sync()?,
         })
     }
 
@@ -226,7 +222,7 @@ fn work(
                 waker.wake();
             }
         }
-        for done in store.force()? {
+        for done in store.sync()? {
             let _ = tell.send(Told::Done(done));
         }
         if has_changed {

@@ -12,10 +12,10 @@
 //!   or else the oldest; each state has its longest time
 //! ```
 
-use super::desk::{Answer, Desk};
+use super::admin_commands::{AdminCommands, Answer};
 use super::listening::Listening;
 use super::lookups::Pending;
-use super::strangers::{Protocol, Strangers};
+use super::other_releases::{OtherReleases, Protocol};
 use crate::control_plane::{CONTROL_LIMITS, Greeting, NotLeading, Role, decode, encode};
 use crate::{FramedStream, PollFd, StreamError, accept};
 use nicekv_metadata::{ControlPlane, ListeningReport, Metadata, SwitchId};
@@ -83,7 +83,7 @@ enum Aside {
     /// Answer of an agent.
     Found(SwitchId, Box<ControlReply>),
     /// A peer of another protocol version.
-    Stranger(IpAddr, u8),
+    OtherRelease(IpAddr, u8),
     /// A process reports its sockets.
     Listening(Box<ListeningReport>),
 }
@@ -93,14 +93,14 @@ pub(super) struct Connections {
     open: Vec<Connection>,
     /// Facts about this instance for answers.
     pub(super) control_plane: ControlPlane,
-    pub(super) strangers: Strangers,
+    pub(super) other_releases: OtherReleases,
     listening: Listening,
 }
 
 impl Connections {
     pub(super) fn new(switches: Vec<(String, SwitchId)>) -> Self {
-        let (control_plane, strangers) = (ControlPlane::default(), Strangers::default());
-        Self { switches, open: Vec::new(), control_plane, strangers, listening: Listening::default() }
+        let (control_plane, other_releases) = (ControlPlane::default(), OtherReleases::default());
+        Self { switches, open: Vec::new(), control_plane, other_releases, listening: Listening::default() }
     }
 
     fn connections_max(&self) -> usize {
@@ -174,14 +174,14 @@ impl Connections {
         while index < self.open.len() {
             let connection = &mut self.open[index];
             let before = connection.peer;
-            let mut desk = Desk {
+            let mut admin_commands = AdminCommands {
                 core: core.as_deref_mut(),
                 control_plane: &self.control_plane,
                 switches: &self.switches,
             };
             let mut asides = Vec::new();
-            let is_sound =
-                !connection.ready || connection.receive(now, &mut desk, &self.switches, &mut asides).is_ok();
+            let is_sound = !connection.ready
+                || connection.receive(now, &mut admin_commands, &self.switches, &mut asides).is_ok();
             connection.note_state(now);
             let (kept, peer) = (is_sound && !connection.is_overdue(now), connection.peer);
             self.on_asides(now, core.as_deref(), index, asides);
@@ -209,8 +209,8 @@ impl Connections {
                     let waiting = self.open.iter_mut().filter_map(|visitor| visitor.lookup.as_mut());
                     waiting.for_each(|lookup| lookup.hear(switch, &reply));
                 }
-                Aside::Stranger(address, version) => {
-                    self.strangers.hear(now, address, Protocol::Control, version);
+                Aside::OtherRelease(address, version) => {
+                    self.other_releases.hear(now, address, Protocol::Control, version);
                 }
                 Aside::Listening(report) => {
                     self.listening.report(now, self.open[index].source, *report);
@@ -340,7 +340,7 @@ impl Connection {
     fn receive(
         &mut self,
         now: Now,
-        desk: &mut Desk<'_>,
+        admin_commands: &mut AdminCommands<'_>,
         switches: &[(String, SwitchId)],
         asides: &mut Vec<Aside>,
     ) -> Result<(), StreamError> {
@@ -354,20 +354,20 @@ impl Connection {
                         // The last message before hanging up: the version of this release.
                         let _ = self.stream.queue(&encode(&Greeting::new(Role::Admin)));
                         let _ = self.stream.flush();
-                        Aside::Stranger(self.source, version)
+                        Aside::OtherRelease(self.source, version)
                     }));
-                    self.greet(now, desk, switches, &frame)?;
+                    self.greet(now, admin_commands, switches, &frame)?;
                 }
                 Peer::Switch(switch) => match control::decode(&frame) {
                     Ok(reply @ ControlReply::Found { .. }) => asides.push(Aside::Found(switch, reply.into())),
                     Ok(reply) => {
-                        if let Some(core) = &mut desk.core {
+                        if let Some(core) = &mut admin_commands.core {
                             core.handle_switch(now, switch, reply);
                         }
                     }
                     Err(_) => return Err(StreamError::Closed),
                 },
-                Peer::Admin { .. } => self.answer(desk, &frame, asides)?,
+                Peer::Admin { .. } => self.answer(admin_commands, &frame, asides)?,
             }
         }
         Ok(())
@@ -376,7 +376,7 @@ impl Connection {
     fn greet(
         &mut self,
         now: Now,
-        desk: &mut Desk<'_>,
+        admin_commands: &mut AdminCommands<'_>,
         switches: &[(String, SwitchId)],
         frame: &[u8],
     ) -> Result<(), StreamError> {
@@ -385,7 +385,7 @@ impl Connection {
             Ok(Role::Switch { name }) => {
                 let known = switches.iter().find(|(known, _)| *known == name);
                 let (_, switch) = known.ok_or(StreamError::Closed)?;
-                if let Some(core) = &mut desk.core {
+                if let Some(core) = &mut admin_commands.core {
                     core.handle_switch_connected(now, *switch);
                 }
                 Peer::Switch(*switch)
@@ -397,12 +397,12 @@ impl Connection {
 
     fn answer(
         &mut self,
-        desk: &mut Desk<'_>,
+        admin_commands: &mut AdminCommands<'_>,
         frame: &[u8],
         asides: &mut Vec<Aside>,
     ) -> Result<(), StreamError> {
         let request = decode(frame).map_err(|_| StreamError::Closed)?;
-        match desk.answer(&request).map_err(io::Error::from)? {
+        match admin_commands.answer(&request).map_err(io::Error::from)? {
             Answer::Now(json) => return self.stream.queue(&json),
             Answer::Persisted(version, json) => self.held = Some((version, json)),
             Answer::Noted(report) => {

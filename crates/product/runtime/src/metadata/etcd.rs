@@ -1,10 +1,10 @@
-//! Leader lease and state in etcd (3.4 or newer), by its JSON gateway: each [`SeatRequest`] is one
+//! Leader lease and state in etcd (3.4 or newer), by its JSON gateway: each [`LeaseRequest`] is one
 //! transaction.
 //!
 //! ```text
 //!   PREFIX/cluster               whose all this is
-//!   PREFIX/seat                  the holder; its key is there while somebody holds it
-//!   PREFIX/beat                  written with each renewal and step: its revision is the beat
+//!   PREFIX/leader_lease          the holder; its key is there while somebody holds it
+//!   PREFIX/renewal               written with each renewal and step: its revision is the renewal
 //!   PREFIX/version               of the state
 //!   PREFIX/state/VERSION/PART    the state, in parts: a request to etcd has a limit
 //! ```
@@ -19,7 +19,7 @@
 use super::tls::EtcdTls;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use nicekv_metadata::{Seat, SeatAnswer, SeatRequest};
+use nicekv_metadata::{LeaderLease, LeaseAnswer, LeaseRequest};
 use nicekv_proto::Duration;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -91,8 +91,8 @@ pub struct Etcd {
 
 /// Values found under some keys.
 struct Found {
-    seat: Option<u128>,
-    beat: u64,
+    leader_lease: Option<u128>,
+    renewal: u64,
     version: u64,
     has_cluster: bool,
 }
@@ -123,24 +123,26 @@ impl Etcd {
     }
 
     /// Executes a request of the election. If no endpoint answers, the result is
-    /// [`SeatAnswer::Silence`] with the reason.
-    pub fn execute(&mut self, request: &SeatRequest) -> Result<(SeatAnswer, Option<String>), EtcdError> {
+    /// [`LeaseAnswer::Silence`] with the reason.
+    pub fn execute(&mut self, request: &LeaseRequest) -> Result<(LeaseAnswer, Option<String>), EtcdError> {
         let answer = match request {
-            SeatRequest::Observe => self.observe(),
-            SeatRequest::Take { seen, holder } => self.take(*seen, *holder),
-            SeatRequest::Renew { holder } => self.guarded(*holder, &[], json!([self.put("beat", "")])),
-            SeatRequest::Persist { holder, version, bytes } => self.persist(*holder, *version, bytes),
-            SeatRequest::Release { holder } => self.guarded(*holder, &[], json!([self.delete("seat")])),
+            LeaseRequest::Observe => self.observe(),
+            LeaseRequest::Take { seen, holder } => self.take(*seen, *holder),
+            LeaseRequest::Renew { holder } => self.guarded(*holder, &[], json!([self.put("renewal", "")])),
+            LeaseRequest::Persist { holder, version, bytes } => self.persist(*holder, *version, bytes),
+            LeaseRequest::Release { holder } => {
+                self.guarded(*holder, &[], json!([self.delete("leader_lease")]))
+            }
         };
         match answer {
-            Err(EtcdError::Unreachable(reason)) => Ok((SeatAnswer::Silence, Some(reason))),
+            Err(EtcdError::Unreachable(reason)) => Ok((LeaseAnswer::Silence, Some(reason))),
             answer => Ok((answer?, None)),
         }
     }
 
-    fn observe(&mut self) -> Result<SeatAnswer, EtcdError> {
+    fn observe(&mut self) -> Result<LeaseAnswer, EtcdError> {
         let found = self.find()?;
-        Ok(SeatAnswer::Seen(Seat { holder: found.seat.unwrap_or(0), beat: found.beat }))
+        Ok(LeaseAnswer::Seen(LeaderLease { holder: found.leader_lease.unwrap_or(0), renewal: found.renewal }))
     }
 
     fn find(&mut self) -> Result<Found, EtcdError> {
@@ -150,7 +152,7 @@ impl Etcd {
 
     /// Reads everything but the state, in the order of [`Self::found`].
     fn look(&self) -> Value {
-        json!(["cluster", "seat", "beat", "version"].map(|name| self.range(name)))
+        json!(["cluster", "leader_lease", "renewal", "version"].map(|name| self.range(name)))
     }
 
     fn found(&self, responses: &Value) -> Result<Found, EtcdError> {
@@ -168,35 +170,37 @@ impl Etcd {
             Some(text) => parse(&text).map(Some).ok_or_else(|| self.malformed(name, "no number")),
             None => Ok(None),
         };
-        let seat =
-            number(1, "seat", |text| u128::from_str_radix(text, 16).ok().filter(|holder| *holder > 0))?;
+        let leader_lease = number(1, "leader_lease", |text| {
+            u128::from_str_radix(text, 16).ok().filter(|holder| *holder > 0)
+        })?;
         let version = number(3, "version", |text| text.parse::<u64>().ok().map(u128::from))?;
         Ok(Found {
-            seat,
-            beat: integer(&kv(2)["mod_revision"]),
+            leader_lease,
+            renewal: integer(&kv(2)["mod_revision"]),
             version: version.map_or(0, |version| version as u64),
             has_cluster: cluster.is_some(),
         })
     }
 
-    fn take(&mut self, seen: Seat, holder: u128) -> Result<SeatAnswer, EtcdError> {
+    fn take(&mut self, seen: LeaderLease, holder: u128) -> Result<LeaseAnswer, EtcdError> {
         let has_cluster = self.find()?.has_cluster;
-        let seat = match seen.holder {
-            0 => self.is_absent("seat"),
-            known => self.is("seat", &hex(known)),
+        let leader_lease = match seen.holder {
+            0 => self.is_absent("leader_lease"),
+            known => self.is("leader_lease", &hex(known)),
         };
         let cluster =
             if has_cluster { self.is("cluster", &self.cluster()) } else { self.is_absent("cluster") };
-        let beat = json!({"key": self.key("beat"), "target": "MOD", "mod_revision": seen.beat.to_string()});
+        let renewal =
+            json!({"key": self.key("renewal"), "target": "MOD", "mod_revision": seen.renewal.to_string()});
         let state = json!({"request_range": self.state_range(None)});
         let then = json!([
-            self.put("seat", &hex(holder)),
+            self.put("leader_lease", &hex(holder)),
             self.put("cluster", &self.cluster()),
-            self.put("beat", ""),
+            self.put("renewal", ""),
             self.range("version"),
             state,
         ]);
-        let answer = self.transact(&json!([seat, cluster, beat]), &then, &self.look())?;
+        let answer = self.transact(&json!([leader_lease, cluster, renewal]), &then, &self.look())?;
         if answer["succeeded"] != true {
             return self.refused(&answer);
         }
@@ -210,7 +214,7 @@ impl Etcd {
                 Some(self.state(version, &found[4]["response_range"]["kvs"])?)
             }
         };
-        Ok(SeatAnswer::Taken { state })
+        Ok(LeaseAnswer::Taken { state })
     }
 
     /// The parts of the state of this version.
@@ -234,7 +238,7 @@ impl Etcd {
         key.starts_with(format!("{}/{}", self.config.prefix, version_name(version)).as_bytes())
     }
 
-    fn persist(&mut self, holder: u128, version: u64, bytes: &[u8]) -> Result<SeatAnswer, EtcdError> {
+    fn persist(&mut self, holder: u128, version: u64, bytes: &[u8]) -> Result<LeaseAnswer, EtcdError> {
         if bytes.len() > STATE_BYTES_MAX {
             return Err(EtcdError::TooLarge { bytes: bytes.len() });
         }
@@ -244,30 +248,30 @@ impl Etcd {
         };
         let parts: Vec<_> = bytes.chunks(PART_BYTES_MAX).collect();
         for (part, index) in parts.iter().zip(0..) {
-            let mut then = vec![self.put_bytes(&part_name(version, index), part), self.put("beat", "")];
+            let mut then = vec![self.put_bytes(&part_name(version, index), part), self.put("renewal", "")];
             if index + 1 == parts.len() {
                 then.push(self.put("version", &version.to_string()));
                 then.push(json!({"request_delete_range": self.state_range(Some(version))}));
             }
             let answer = self.guarded(holder, core::slice::from_ref(&before), json!(then))?;
-            if answer != SeatAnswer::Done {
+            if answer != LeaseAnswer::Done {
                 return Ok(answer);
             }
         }
-        Ok(SeatAnswer::Done)
+        Ok(LeaseAnswer::Done)
     }
 
     /// A transaction of the lease's holder, executed only if all `conditions` hold.
-    fn guarded(&mut self, holder: u128, conditions: &[Value], then: Value) -> Result<SeatAnswer, EtcdError> {
-        let mut compare = vec![self.is("seat", &hex(holder))];
+    fn guarded(&mut self, holder: u128, conditions: &[Value], then: Value) -> Result<LeaseAnswer, EtcdError> {
+        let mut compare = vec![self.is("leader_lease", &hex(holder))];
         compare.extend_from_slice(conditions);
         let answer = self.transact(&json!(compare), &then, &self.look())?;
-        if answer["succeeded"] == true { Ok(SeatAnswer::Done) } else { self.refused(&answer) }
+        if answer["succeeded"] == true { Ok(LeaseAnswer::Done) } else { self.refused(&answer) }
     }
 
-    fn refused(&self, answer: &Value) -> Result<SeatAnswer, EtcdError> {
+    fn refused(&self, answer: &Value) -> Result<LeaseAnswer, EtcdError> {
         let found = self.found(&answer["responses"])?;
-        Ok(SeatAnswer::Refused { holder: found.seat.unwrap_or(0), version: found.version })
+        Ok(LeaseAnswer::Refused { holder: found.leader_lease.unwrap_or(0), version: found.version })
     }
 
     /// Current revision of etcd, as of its last answer.

@@ -13,7 +13,7 @@
 use super::etcd::{Etcd, EtcdError};
 use super::keeper::{Keeper, KeeperError};
 use crate::{Waker, now};
-use nicekv_metadata::{Election, ElectionEvent, SeatTiming};
+use nicekv_metadata::{Election, ElectionEvent, LeaseTiming};
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ pub struct SharedStore {
 
 impl SharedStore {
     /// Starts as a standby. `instance` is random.
-    pub fn start(etcd: Etcd, timing: SeatTiming, instance: u64) -> std::io::Result<Self> {
+    pub fn start(etcd: Etcd, timing: LeaseTiming, instance: u64) -> std::io::Result<Self> {
         let (commands, received) = mpsc::channel();
         let board = Arc::new(Mutex::new(Board::default()));
         let worker = Worker {

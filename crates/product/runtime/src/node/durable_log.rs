@@ -1,8 +1,8 @@
-//! A node's log as its storage uses it: syncs on the node's own thread (`helm`) or by group commit,
+//! A node's log as its storage uses it: syncs on the node's own thread (`hand_off`) or by group commit,
 //! checkpoints that bound its length, and full disks.
 
 use super::space::Space;
-use super::storage::StorageOptions;
+use super::storage_options::StorageOptions;
 use crate::Waker;
 use nicekv_proto::{Durations, Now};
 use nicekv_replica::Replica;
@@ -28,7 +28,7 @@ const FEW_RECORDS: u64 = 4;
 const FEW_IN_A_ROW: u32 = 32;
 
 /// A sync of the log, on whichever thread, and how to report it.
-pub(super) struct Forcing {
+pub(super) struct LogSyncing {
     sync: LogSync,
     /// Position synced since the node checked last.
     inbox: Mutex<Option<Result<LogPosition, StoreError>>>,
@@ -37,9 +37,9 @@ pub(super) struct Forcing {
     is_out: AtomicBool,
 }
 
-impl Forcing {
+impl LogSyncing {
     /// Syncs on the node's own thread.
-    pub(super) fn force_here(&self) {
+    pub(super) fn sync_here(&self) {
         self.post(self.sync.sync());
         self.is_out.store(false, Ordering::Release);
     }
@@ -50,12 +50,12 @@ impl Forcing {
     }
 
     /// A failure stays; syncs that end at the same time may be reported in any order.
-    fn post(&self, forced: Result<LogPosition, StoreError>) {
+    fn post(&self, synced: Result<LogPosition, StoreError>) {
         let mut inbox = self.inbox.lock().expect("no holder of this lock panics");
-        *inbox = Some(match (inbox.take(), forced) {
+        *inbox = Some(match (inbox.take(), synced) {
             (Some(Ok(before)), Ok(position)) => Ok(before.max(position)),
             (Some(Err(error)), _) => Err(error),
-            (_, forced) => forced,
+            (_, synced) => synced,
         });
     }
 }
@@ -64,7 +64,7 @@ impl Forcing {
 #[derive(Clone, Copy, Debug)]
 pub struct LogObservation {
     /// Histogram of sync durations.
-    pub forces: Durations,
+    pub syncs: Durations,
     /// Records written in total.
     pub records: u64,
     /// Number of segments.
@@ -73,7 +73,7 @@ pub struct LogObservation {
 
 pub(super) struct DurableLog {
     log: Log,
-    forcing: Arc<Forcing>,
+    syncing: Arc<LogSyncing>,
     commit: GroupCommit,
     /// (position being synced, number of its record), ascending.
     waiting: VecDeque<(LogPosition, u64)>,
@@ -108,18 +108,18 @@ impl DurableLog {
         waker: Waker,
     ) -> std::io::Result<Self> {
         let sync = log.sync_handle();
-        let forcing = Forcing { sync, inbox: Mutex::default(), waker, is_out: AtomicBool::new(false) };
-        let forcing = Arc::new(forcing);
+        let syncing = LogSyncing { sync, inbox: Mutex::default(), waker, is_out: AtomicBool::new(false) };
+        let syncing = Arc::new(syncing);
         let notify = {
-            let forcing = forcing.clone();
-            Box::new(move |forced| {
-                forcing.post(forced);
-                forcing.wake();
+            let syncing = syncing.clone();
+            Box::new(move |synced| {
+                syncing.post(synced);
+                syncing.wake();
             })
         };
         Ok(Self {
             commit: GroupCommit::start(log.sync_handle(), notify)?,
-            forcing,
+            syncing,
             segments: log.segments(),
             trim_at_ns,
             trimmed_bytes: 0,
@@ -145,7 +145,7 @@ impl DurableLog {
     }
 
     /// Written records are to be synced, up to the record with this number.
-    pub(super) fn want_force(&mut self, appended: u64) {
+    pub(super) fn want_sync(&mut self, appended: u64) {
         self.waiting.push_back((self.log.last(), appended));
         let records = self.wanted.unwrap_or_default() + (appended - self.wanted_through);
         self.wanted = Some(records);
@@ -155,14 +155,14 @@ impl DurableLog {
     /// Starts the pending sync: by group commit, or returned to the caller, if it has nothing else
     /// to do, there is little to sync, no sync is running, and it will probably be quick; or if it
     /// `waits` for it.
-    pub(super) fn start_force(&mut self, has_time: bool, waits: bool) -> Option<Arc<Forcing>> {
+    pub(super) fn start_sync(&mut self, has_time: bool, waits: bool) -> Option<Arc<LogSyncing>> {
         let records = self.wanted.take()?;
         self.few_in_a_row = if records <= FEW_RECORDS { self.few_in_a_row.saturating_add(1) } else { 0 };
-        let is_small = self.few_in_a_row > FEW_IN_A_ROW && self.forcing.sync.recent() <= QUICK;
+        let is_small = self.few_in_a_row > FEW_IN_A_ROW && self.syncing.sync.recent() <= QUICK;
         if waits || has_time && is_small && self.handed.is_none() {
-            let was_out = self.forcing.is_out.swap(true, Ordering::AcqRel);
+            let was_out = self.syncing.is_out.swap(true, Ordering::AcqRel);
             if !was_out {
-                return Some(self.forcing.clone());
+                return Some(self.syncing.clone());
             }
         }
         self.handed = Some(self.log.last());
@@ -171,11 +171,11 @@ impl DurableLog {
     }
 
     /// Number of the last record synced since the last call.
-    pub(super) fn finish_forces(&mut self) -> Result<Option<u64>, StoreError> {
-        let Some(forced) = self.forcing.inbox.lock().expect("no holder of this lock panics").take() else {
+    pub(super) fn finish_log_syncs(&mut self) -> Result<Option<u64>, StoreError> {
+        let Some(synced) = self.syncing.inbox.lock().expect("no holder of this lock panics").take() else {
             return Ok(None);
         };
-        let position = forced?;
+        let position = synced?;
         self.handed = self.handed.filter(|handed| *handed > position);
         let mut through = None;
         while let Some((_, record)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= position) {
@@ -191,7 +191,7 @@ impl DurableLog {
 
     pub(super) fn observe(&self) -> LogObservation {
         LogObservation {
-            forces: self.forcing.sync.forces(),
+            syncs: self.syncing.sync.forces(),
             records: self.log.last().0,
             segments: self.log.segments(),
         }
@@ -204,14 +204,14 @@ impl DurableLog {
     }
 
     /// Whether all appended records are durable.
-    pub(super) fn is_forced(&self) -> bool {
+    pub(super) fn is_synced(&self) -> bool {
         self.log.synced() >= self.log.last()
     }
 
     /// Makes everything durable.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         self.log.write()?;
-        self.forcing.sync.sync()?;
+        self.syncing.sync.sync()?;
         self.log.close()
     }
 

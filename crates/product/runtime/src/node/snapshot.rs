@@ -6,12 +6,12 @@
 //!                     ▲ written: sent ahead
 //! ```
 //!
-//! A large value is read after the entry that refers to it (`needed`).
+//! A large value is read after the entry that refers to it (`snapshot_values`).
 //!
 //! Bounded: if a partition is written faster than it is read, the snapshot fails and must be
 //! restarted.
 
-use super::needed::NeededValues;
+use super::snapshot_values::SnapshotValues;
 use super::spaces::Spaces;
 use super::values::{Done, Found, LargeValues};
 use nicekv_proto::recovery::put_keyed_entry;
@@ -37,7 +37,7 @@ pub(super) struct Snapshot {
     ahead: BTreeSet<Box<[u8]>>,
     /// Keyed entries waiting to be sent.
     pages: VecDeque<Vec<u8>>,
-    large: NeededValues,
+    large: SnapshotValues,
     broken: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl Snapshot {
     /// Starts a snapshot of the current state.
     pub(super) fn new(partition: PartitionId) -> Self {
         let (ahead, pages) = (BTreeSet::new(), VecDeque::new());
-        let large = NeededValues::default();
+        let large = SnapshotValues::default();
         Self { partition, read: None, is_complete: false, ahead, pages, large, broken: None }
     }
 

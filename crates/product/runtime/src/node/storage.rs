@@ -14,9 +14,10 @@
 //!   record of a segment: replay never begins in the middle of a history. So the log is written
 //!   (which may begin a segment) only when no request is left.
 
-use super::durable_log::{DurableLog, Forcing, LogObservation};
+use super::durable_log::{DurableLog, LogObservation, LogSyncing};
 use super::snapshot::{Next, Snapshot, carry_out};
 use super::spaces::Spaces;
+use super::storage_options::StorageOptions;
 use super::values::{Done, Found, LargeValues};
 use nicekv_proto::recovery::put_keyed_entry;
 use nicekv_proto::{Duration, Now, PartitionId};
@@ -34,65 +35,6 @@ const SYNC_RETRY: Duration = Duration::from_secs(1);
 /// Pause between steps of emptying cleared spaces, so that others have the disk and the processor
 /// most of the time.
 const EMPTY_PAUSE: Duration = Duration::from_millis(5);
-/// Part of a small disk's share that becomes the reserve.
-const RESERVE_DIVISOR: u64 = 8;
-/// Limits of a node's reserve. The minimum holds a checkpoint, an engine sync and the largest open
-/// request.
-pub const RESERVE_BYTES_MIN: u64 = 4 << 20;
-/// See [`RESERVE_BYTES_MIN`].
-pub const RESERVE_BYTES_MAX: u64 = 64 << 20;
-
-/// Storage parameters of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct StorageOptions {
-    /// Log length at which a checkpoint is written and the log before it is trimmed.
-    pub segment_bytes_max: u64,
-    /// Bytes of keys and values after which the engine is synced; half as many while space is
-    /// short, as its merges then take what a few syncs wrote.
-    pub engine_sync_bytes: u64,
-    /// Reserve for a full disk: at least a segment and an engine sync.
-    pub reserve_bytes: u64,
-    /// Deleted and overwritten data is reclaimed in steps even if little is written: after this
-    /// interval,
-    pub trim_interval: Duration,
-    /// if at least this much was logged since, and at least as much as the last step left, and a
-    /// sixteenth of the engine, so that these steps stay a small part of the disk's work.
-    pub trim_bytes_min: u64,
-}
-
-impl StorageOptions {
-    /// Defaults.
-    pub const DEFAULT: Self = Self {
-        segment_bytes_max: RESERVE_BYTES_MAX / 2,
-        engine_sync_bytes: RESERVE_BYTES_MAX / 2,
-        reserve_bytes: RESERVE_BYTES_MAX,
-        trim_interval: Duration::from_secs(30),
-        trim_bytes_min: 256 << 10,
-    };
-
-    /// For a node with this reserve. Other sizes are as large as the reserve allows.
-    pub fn with_reserve(reserve_bytes: u64) -> Self {
-        Self {
-            segment_bytes_max: reserve_bytes / 2,
-            engine_sync_bytes: reserve_bytes / 2,
-            reserve_bytes,
-            ..Self::DEFAULT
-        }
-    }
-
-    /// For one of `nodes` that share a disk of `capacity` bytes: reserves do not take too much of a
-    /// small disk.
-    pub fn on_disk(capacity: u64, nodes: usize) -> Self {
-        let share = capacity / nodes.max(1) as u64;
-        Self::with_reserve((share / RESERVE_DIVISOR).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX))
-    }
-}
-
-impl Default for StorageOptions {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
 
 /// Executes the replica's storage requests.
 pub struct NodeStorage {
@@ -106,7 +48,7 @@ pub struct NodeStorage {
     log: Option<DurableLog>,
     /// Records appended and replayed, as the core counts them.
     appended: u64,
-    force_wanted: bool,
+    sync_wanted: bool,
     /// Time of the next step of emptying.
     empty_at_ns: u64,
     /// Requests are left: the time slice is used up.
@@ -163,7 +105,7 @@ impl NodeStorage {
             turn: None,
             log,
             appended,
-            force_wanted: false,
+            sync_wanted: false,
             empty_at_ns: 0,
             is_unfinished: false,
             syncs_wanted: Vec::new(),
@@ -221,10 +163,10 @@ impl NodeStorage {
 
     /// Starts the pending sync; a returned one must be made by the caller, because it has time, or
     /// because nothing may be written before a sync of the engine begins.
-    pub(super) fn start_force(&mut self, has_time: bool) -> Option<Arc<Forcing>> {
+    pub(super) fn start_sync(&mut self, has_time: bool) -> Option<Arc<LogSyncing>> {
         let is_awaited = self.is_sync_awaited();
         let has_time = has_time && !self.is_unfinished;
-        self.log.as_mut()?.start_force(has_time, is_awaited)
+        self.log.as_mut()?.start_sync(has_time, is_awaited)
     }
 
     /// Whether a sync of the engine begins after the next log sync.
@@ -234,9 +176,9 @@ impl NodeStorage {
 
     /// Reports finished syncs to the core, and begins engine syncs that have waited for one. To be
     /// called before anything else is written.
-    pub(super) fn finish_forces(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
+    pub(super) fn finish_log_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        if let Some(through) = log.finish_forces()? {
+        if let Some(through) = log.finish_log_syncs()? {
             core.set_durable(log.durable().0);
             core.handle_storage(now, StorageCompletion::Synced { through });
         }
@@ -256,7 +198,7 @@ impl NodeStorage {
             if self.is_unfinished {
                 return Ok(());
             }
-            if self.force_wanted && !self.is_full_after_force(now, core)? {
+            if self.sync_wanted && !self.is_full_after_sync(now, core)? {
                 continue;
             }
             return self.want_syncs(core);
@@ -314,7 +256,7 @@ impl NodeStorage {
                         log.append(payload)?;
                     }
                 }
-                StorageRequest::Sync => self.force_wanted = true,
+                StorageRequest::Sync => self.sync_wanted = true,
                 StorageRequest::Read { token, partition, key } => {
                     let completion = match self.engine.get_into(partition, key, &mut self.value) {
                         Ok(found) => {
@@ -440,17 +382,17 @@ impl NodeStorage {
     }
 
     /// Starts the sync that the batch needs; returns whether it must wait for disk space.
-    fn is_full_after_force(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
+    fn is_full_after_sync(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
         match &mut self.log {
             None => core.handle_storage(now, StorageCompletion::Synced { through: self.appended }),
             Some(log) => {
                 if !log.write(self.appended, core)? {
                     return Ok(true);
                 }
-                log.want_force(self.appended);
+                log.want_sync(self.appended);
             }
         }
-        self.force_wanted = false;
+        self.sync_wanted = false;
         Ok(false)
     }
 
@@ -459,7 +401,7 @@ impl NodeStorage {
         match &mut self.log {
             Some(log) if !self.syncs_wanted.is_empty() => {
                 if log.write(self.appended, core)? {
-                    log.want_force(self.appended);
+                    log.want_sync(self.appended);
                 }
                 Ok(())
             }
@@ -470,7 +412,7 @@ impl NodeStorage {
 
     /// Begins to sync the engine if everything in it is durable in the log.
     fn begin_syncs(&mut self) -> Result<(), StoreError> {
-        if !self.is_sync_awaited() || self.log.as_ref().is_some_and(|log| !log.is_forced()) {
+        if !self.is_sync_awaited() || self.log.as_ref().is_some_and(|log| !log.is_synced()) {
             return Ok(());
         }
         self.unsynced_bytes = 0;

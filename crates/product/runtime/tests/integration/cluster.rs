@@ -88,7 +88,7 @@ fn stopped_cluster_resumes_with_its_data() {
         let mut told = (1..=3).map(|number| cluster.observe(number));
         told.any(|told| {
             let (status, log) = (told.status, told.log.expect("it has a disk"));
-            assert!(log.forces.count() > 0 && log.records > 0 && told.datagrams.received > 0);
+            assert!(log.syncs.count() > 0 && log.records > 0 && told.datagrams.received > 0);
             status.counters.decided > 0 && status.puts.decided.count() == status.counters.decided
         })
     });

@@ -1,7 +1,7 @@
 //! The seat and the state in a real etcd: what an election asks is done, or refused, as it says. Without the server (Debian: `etcd-server`) it says that it did
 //! not run.
 
-use nicekv_metadata::{Seat, SeatAnswer, SeatRequest};
+use nicekv_metadata::{LeaderLease, LeaseAnswer, LeaseRequest};
 use nicekv_runtime::metadata::{Etcd, EtcdConfig, EtcdError, EtcdTls};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::net::TcpListener;
@@ -73,19 +73,21 @@ impl Drop for Server {
     }
 }
 
-fn ask(etcd: &mut Etcd, request: SeatRequest) -> SeatAnswer {
+fn ask(etcd: &mut Etcd, request: LeaseRequest) -> LeaseAnswer {
     let (answer, reason) = etcd.execute(&request).unwrap();
     assert_eq!(reason, None);
     answer
 }
 
-fn observe(etcd: &mut Etcd) -> Seat {
-    let SeatAnswer::Seen(seat) = ask(etcd, SeatRequest::Observe) else { panic!("it was only asked") };
-    seat
+fn observe(etcd: &mut Etcd) -> LeaderLease {
+    let LeaseAnswer::Seen(leader_lease) = ask(etcd, LeaseRequest::Observe) else {
+        panic!("it was only asked")
+    };
+    leader_lease
 }
 
-fn persist(etcd: &mut Etcd, holder: u128, version: u64, bytes: &[u8]) -> SeatAnswer {
-    ask(etcd, SeatRequest::Persist { holder, version, bytes: bytes.to_vec() })
+fn persist(etcd: &mut Etcd, holder: u128, version: u64, bytes: &[u8]) -> LeaseAnswer {
+    ask(etcd, LeaseRequest::Persist { holder, version, bytes: bytes.to_vec() })
 }
 
 #[test]
@@ -94,21 +96,21 @@ fn etcd_keeps_leader_lease_and_state() {
     let mut etcd = server.client("/test", 7);
     assert_eq!(etcd.load().unwrap(), None);
     let free = observe(&mut etcd);
-    assert_eq!(free, Seat { holder: 0, beat: 0 });
-    let take = |seen, holder| SeatRequest::Take { seen, holder };
-    assert_eq!(ask(&mut etcd, take(free, 1)), SeatAnswer::Taken { state: None });
-    assert_eq!(ask(&mut etcd, take(free, 2)), SeatAnswer::Refused { holder: 1, version: 0 });
+    assert_eq!(free, LeaderLease { holder: 0, renewal: 0 });
+    let take = |seen, holder| LeaseRequest::Take { seen, holder };
+    assert_eq!(ask(&mut etcd, take(free, 1)), LeaseAnswer::Taken { state: None });
+    assert_eq!(ask(&mut etcd, take(free, 2)), LeaseAnswer::Refused { holder: 1, version: 0 });
 
     let before = observe(&mut etcd);
-    assert_eq!(ask(&mut etcd, SeatRequest::Renew { holder: 1 }), SeatAnswer::Done);
+    assert_eq!(ask(&mut etcd, LeaseRequest::Renew { holder: 1 }), LeaseAnswer::Done);
     assert_eq!(
         ask(&mut etcd, take(before, 2)),
-        SeatAnswer::Refused { holder: 1, version: 0 },
-        "a beat later"
+        LeaseAnswer::Refused { holder: 1, version: 0 },
+        "a renewal later"
     );
     assert_eq!(
-        ask(&mut etcd, SeatRequest::Renew { holder: 2 }),
-        SeatAnswer::Refused { holder: 1, version: 0 }
+        ask(&mut etcd, LeaseRequest::Renew { holder: 2 }),
+        LeaseAnswer::Refused { holder: 1, version: 0 }
     );
 
     // The third one has several parts, the last one fewer than that.
@@ -117,22 +119,22 @@ fn etcd_keeps_leader_lease_and_state() {
         let before = observe(&mut etcd);
         assert_eq!(
             persist(&mut etcd, 2, version, b"x"),
-            SeatAnswer::Refused { holder: 1, version: version - 1 }
+            LeaseAnswer::Refused { holder: 1, version: version - 1 }
         );
-        assert_eq!(persist(&mut etcd, 1, version, state), SeatAnswer::Done);
-        assert_eq!(persist(&mut etcd, 1, version, b"x"), SeatAnswer::Refused { holder: 1, version });
-        assert_ne!(observe(&mut etcd), before, "a step is a beat");
+        assert_eq!(persist(&mut etcd, 1, version, state), LeaseAnswer::Done);
+        assert_eq!(persist(&mut etcd, 1, version, b"x"), LeaseAnswer::Refused { holder: 1, version });
+        assert_ne!(observe(&mut etcd), before, "a step is a renewal");
         assert_eq!(etcd.load().unwrap().as_deref(), Some(state));
     }
 
     let seen = observe(&mut etcd);
-    assert_eq!(ask(&mut etcd, take(seen, 2)), SeatAnswer::Taken { state: Some(b"four".to_vec()) });
-    assert_eq!(persist(&mut etcd, 1, 5, b"x"), SeatAnswer::Refused { holder: 2, version: 4 });
+    assert_eq!(ask(&mut etcd, take(seen, 2)), LeaseAnswer::Taken { state: Some(b"four".to_vec()) });
+    assert_eq!(persist(&mut etcd, 1, 5, b"x"), LeaseAnswer::Refused { holder: 2, version: 4 });
     assert_eq!(
-        ask(&mut etcd, SeatRequest::Release { holder: 1 }),
-        SeatAnswer::Refused { holder: 2, version: 4 }
+        ask(&mut etcd, LeaseRequest::Release { holder: 1 }),
+        LeaseAnswer::Refused { holder: 2, version: 4 }
     );
-    assert_eq!(ask(&mut etcd, SeatRequest::Release { holder: 2 }), SeatAnswer::Done);
+    assert_eq!(ask(&mut etcd, LeaseRequest::Release { holder: 2 }), LeaseAnswer::Done);
     assert_eq!(observe(&mut etcd).holder, 0);
     let revision = etcd.revision();
     etcd.compact(revision - 1).unwrap();
@@ -143,7 +145,7 @@ fn etcd_keeps_leader_lease_and_state() {
 fn keys_of_another_cluster_are_untouched() {
     let Some(server) = Server::start() else { return };
     let mut etcd = server.client("/test", 7);
-    ask(&mut etcd, SeatRequest::Take { seen: Seat::default(), holder: 1 });
+    ask(&mut etcd, LeaseRequest::Take { seen: LeaderLease::default(), holder: 1 });
     persist(&mut etcd, 1, 1, b"one");
     let mut other = server.client("/test", 8);
     let is_refused = |error: EtcdError| {
@@ -151,7 +153,7 @@ fn keys_of_another_cluster_are_untouched() {
     };
     assert!(is_refused(other.load().unwrap_err()));
     let seen = observe(&mut etcd);
-    for request in [SeatRequest::Observe, SeatRequest::Take { seen, holder: 2 }] {
+    for request in [LeaseRequest::Observe, LeaseRequest::Take { seen, holder: 2 }] {
         assert!(is_refused(other.execute(&request).unwrap_err()), "{request:?}");
     }
     assert_eq!(observe(&mut etcd), seen);
@@ -165,8 +167,8 @@ fn missing_answer_is_silence_with_a_reason() {
     let mut etcd = server.client("/test", 7);
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    let (answer, reason) = etcd.execute(&SeatRequest::Observe).unwrap();
-    assert_eq!(answer, SeatAnswer::Silence);
+    let (answer, reason) = etcd.execute(&LeaseRequest::Observe).unwrap();
+    assert_eq!(answer, LeaseAnswer::Silence);
     assert!(reason.unwrap().contains(&server.endpoint));
     // Something else answers there.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -227,9 +229,9 @@ fn etcd_tls_checks_certificates_on_both_sides() {
     let Some(mut server) = Server::start_with("https", &arguments, Some(own.tls(&trusted))) else { return };
     let mut etcd = server.client("/test", 7);
     let free = observe(&mut etcd);
-    let take = SeatRequest::Take { seen: free, holder: 1 };
-    assert_eq!(ask(&mut etcd, take), SeatAnswer::Taken { state: None });
-    assert_eq!(persist(&mut etcd, 1, 1, b"state"), SeatAnswer::Done);
+    let take = LeaseRequest::Take { seen: free, holder: 1 };
+    assert_eq!(ask(&mut etcd, take), LeaseAnswer::Taken { state: None });
+    assert_eq!(persist(&mut etcd, 1, 1, b"state"), LeaseAnswer::Done);
     assert_eq!(server.client("/test", 7).load().unwrap(), Some(b"state".to_vec()));
 
     let without = EtcdTls::new(("authority", trusted.as_bytes()), None).unwrap();
@@ -241,8 +243,8 @@ fn etcd_tls_checks_certificates_on_both_sides() {
         (None, "certificate"),
     ] {
         server.tls = tls;
-        let (answer, reason) = server.client("/test", 7).execute(&SeatRequest::Observe).unwrap();
-        assert_eq!(answer, SeatAnswer::Silence);
+        let (answer, reason) = server.client("/test", 7).execute(&LeaseRequest::Observe).unwrap();
+        assert_eq!(answer, LeaseAnswer::Silence);
         assert!(reason.as_ref().is_some_and(|reason| reason.contains(part)), "{part}: {reason:?}");
     }
 }

@@ -28,18 +28,18 @@ pub struct Lookup {
 
 /// The trace of a client's datagrams at a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sight {
+pub struct ClientTrace {
     /// The switch's boot-time clock when it replied.
     pub now_ns: u64,
     /// Why the trace may be incomplete.
     pub blind: Option<String>,
     /// The datagrams.
-    pub seen: Vec<Sighting>,
+    pub seen: Vec<TracedDatagram>,
 }
 
 /// A datagram in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sighting {
+pub struct TracedDatagram {
     /// When, by the switch's boot-time clock.
     pub at_ns: u64,
     /// Its opcode and where it went.
@@ -71,7 +71,7 @@ pub struct Found {
     /// Its entry in table `hot`.
     pub hot: Option<HotEntry>,
     /// The trace of the client. The agent's host process adds it; the tables do not know clients.
-    pub sight: Option<Sight>,
+    pub client_trace: Option<ClientTrace>,
 }
 
 impl Found {

@@ -37,5 +37,5 @@ mod lookup;
 mod message;
 
 pub use agent::{NoTermStore, SwitchAgent, TermStore};
-pub use lookup::{Found, Lookup, Met, Sight, Sighting};
+pub use lookup::{ClientTrace, Found, Lookup, Met, TracedDatagram};
 pub use message::{CONTROL_MESSAGE_BYTES_MAX, ControlError, ControlReply, ControlRequest, decode, encode};

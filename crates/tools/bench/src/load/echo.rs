@@ -2,7 +2,7 @@
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
-use nicekv_runtime::{Linger, Stop, now, readable, wait};
+use nicekv_runtime::{BusyPoll, Stop, now, readable, wait};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -15,12 +15,12 @@ const DATAGRAM_BYTES_MAX: usize = 2_048;
 pub(crate) fn serve(socket: &UdpSocket, stop: &Stop) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
-    let mut linger = Linger::new(Linger::DEFAULT);
+    let mut busy_poll = BusyPoll::new(BusyPoll::DEFAULT);
     while !stop.is_stopped() {
         let deadline_ns = now().after(STOP_POLL);
-        let received = receive(socket, &linger, deadline_ns, |socket| socket.recv_from(&mut datagram))?;
+        let received = receive(socket, &busy_poll, deadline_ns, |socket| socket.recv_from(&mut datagram))?;
         if let Some((bytes, sender)) = received {
-            linger.begin(now());
+            busy_poll.begin(now());
             socket.send_to(&datagram[..bytes], sender)?;
         }
     }
@@ -30,7 +30,7 @@ pub(crate) fn serve(socket: &UdpSocket, stop: &Stop) -> io::Result<()> {
 /// Takes a datagram, by one system call if it is there: nothing that an echo could do without may slow it. `None`: nothing came.
 fn receive<T>(
     socket: &UdpSocket,
-    linger: &Linger,
+    busy_poll: &BusyPoll,
     deadline_ns: u64,
     mut take: impl FnMut(&UdpSocket) -> io::Result<T>,
 ) -> io::Result<Option<T>> {
@@ -40,7 +40,7 @@ fn receive<T>(
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
         }
-        if linger.is_on() {
+        if busy_poll.is_on() {
             std::thread::yield_now();
             continue;
         }
@@ -71,7 +71,7 @@ impl EchoLoad {
     pub(crate) fn run(&self, limits: Limits<'_>) -> Result<Measured> {
         let mut meter = Meter::start(limits);
         let mut number = 0_u64;
-        let mut linger = Linger::new(Linger::DEFAULT);
+        let mut busy_poll = BusyPoll::new(BusyPoll::DEFAULT);
         let (mut sent, mut received) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
         while meter.count(u64::from(number > 0)) {
             number += 1;
@@ -80,9 +80,9 @@ impl EchoLoad {
             let mut exchange = || {
                 self.socket.send(sent)?;
                 let begun = now();
-                linger.begin(begun);
+                busy_poll.begin(begun);
                 let receive_into = |socket: &UdpSocket| socket.recv(&mut received);
-                receive(&self.socket, &linger, begun.after(ANSWER_TIMEOUT), receive_into)
+                receive(&self.socket, &busy_poll, begun.after(ANSWER_TIMEOUT), receive_into)
             };
             let length = exchange().map_err(BenchError::system("get an echo"))?;
             let length = length.ok_or_else(|| BenchError::Failed("no echo came".into()))?;

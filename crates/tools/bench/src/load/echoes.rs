@@ -3,7 +3,7 @@
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
-use nicekv_runtime::{Linger, Stop, UdpEndpoint, now, readable, wait};
+use nicekv_runtime::{BusyPoll, Stop, UdpEndpoint, now, readable, wait};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const LENGTHS: usize = 64;
 
 /// Sends back what arrives, until `stop`.
 pub(crate) fn serve(endpoint: &mut UdpEndpoint, stop: &Stop) -> io::Result<()> {
-    let mut linger = Linger::new(Linger::DEFAULT);
+    let mut busy_poll = BusyPoll::new(BusyPoll::DEFAULT);
     while !stop.is_stopped() {
         let deadline_ns = Some(now().after(STOP_POLL));
         let turn = |endpoint: &mut UdpEndpoint| {
@@ -27,8 +27,8 @@ pub(crate) fn serve(endpoint: &mut UdpEndpoint, stop: &Stop) -> io::Result<()> {
             })?;
             Ok::<_, io::Error>(any)
         };
-        if linger.look(deadline_ns, || turn(endpoint))? {
-            linger.begin(now());
+        if busy_poll.look(deadline_ns, || turn(endpoint))? {
+            busy_poll.begin(now());
         } else {
             wait(&mut [readable(&*endpoint)], deadline_ns)?;
         }
@@ -60,12 +60,12 @@ impl EchoesLoad {
     /// What is lost fails the run.
     pub(crate) fn run(&mut self, limits: Limits<'_>) -> Result<Measured> {
         let mut meter = Meter::start(limits);
-        let (mut free, mut away, mut linger) = (self.in_flight, 0, Linger::new(Linger::DEFAULT));
+        let (mut free, mut away, mut busy_poll) = (self.in_flight, 0, BusyPoll::new(BusyPoll::DEFAULT));
         let mut goes_on = true;
         while goes_on || away > 0 {
             let sent = if goes_on { std::mem::take(&mut free) } else { 0 };
             away += sent;
-            let echoed = self.turn(sent, &mut linger).map_err(BenchError::system("get echoes"))?;
+            let echoed = self.turn(sent, &mut busy_poll).map_err(BenchError::system("get echoes"))?;
             if echoed == 0 {
                 return Err(BenchError::Failed("no echo came".into()));
             }
@@ -76,7 +76,7 @@ impl EchoesLoad {
     }
 
     /// Sends so many, and takes what comes; how many that are.
-    fn turn(&mut self, mut sent: usize, linger: &mut Linger) -> io::Result<usize> {
+    fn turn(&mut self, mut sent: usize, busy_poll: &mut BusyPoll) -> io::Result<usize> {
         let Self { endpoint, server, bytes_min, .. } = self;
         let lengths = *bytes_min..*bytes_min + LENGTHS;
         endpoint.send_with(|out| {
@@ -86,14 +86,14 @@ impl EchoesLoad {
         })?;
         let begun = now();
         let deadline_ns = begun.after(ANSWER_TIMEOUT);
-        linger.begin(begun);
+        busy_poll.begin(begun);
         loop {
             let mut echoed = 0;
             let take = || {
                 endpoint.receive(|message| echoed += usize::from(lengths.contains(&message.bytes.len())))?;
                 Ok(echoed > 0)
             };
-            if linger.look(Some(deadline_ns), take)? || now().boot_ns >= deadline_ns {
+            if busy_poll.look(Some(deadline_ns), take)? || now().boot_ns >= deadline_ns {
                 return Ok(echoed);
             }
             wait(&mut [readable(&*endpoint)], Some(deadline_ns))?;

@@ -6,7 +6,7 @@ use super::large::{bounded, fill, stamp};
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{KEY_BYTES, Step};
-use nicekv_runtime::{Linger, PollFd, interest, is_ready, now, wait};
+use nicekv_runtime::{BusyPoll, PollFd, interest, is_ready, now, wait};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 
@@ -17,7 +17,7 @@ const END: &[u8] = b"\r\n";
 /// A connection to a Redis server.
 pub(crate) struct LargeRedis {
     stream: TcpStream,
-    linger: Linger,
+    busy_poll: BusyPoll,
     set: Command,
     get: Vec<u8>,
     /// What the answer to a get is to be.
@@ -65,7 +65,7 @@ impl LargeRedis {
         }
         Ok(Self {
             stream,
-            linger: Linger::new(Linger::DEFAULT),
+            busy_poll: BusyPoll::new(BusyPoll::DEFAULT),
             set: Command::new(&[SET, &key, END, length.as_bytes()].concat(), value_bytes, &behind),
             get: [GET, &key, END].concat(),
             value: Command::new(length.as_bytes(), value_bytes, END),
@@ -92,7 +92,7 @@ impl LargeRedis {
 
     /// An op, until it is answered.
     pub(crate) fn execute(&mut self, step: &Step) -> Result<()> {
-        let Self { stream, linger, set, get, value, stored, answer } = self;
+        let Self { stream, busy_poll, set, get, value, stored, answer } = self;
         let key = step.key();
         let (command, expected) = if step.is_get() {
             get[GET.len()..][..KEY_BYTES].copy_from_slice(&key);
@@ -103,12 +103,12 @@ impl LargeRedis {
             set.stamp(step);
             (&set.bytes, &*stored)
         };
-        move_all(stream, linger, command.len(), (false, "write to"), |stream, done| {
+        move_all(stream, busy_poll, command.len(), (false, "write to"), |stream, done| {
             stream.write(&command[done..])
         })?;
         let length = expected.len();
         // A wrong answer may be shorter: its first byte tells.
-        move_all(stream, linger, length, (true, "read from"), |stream, done| {
+        move_all(stream, busy_poll, length, (true, "read from"), |stream, done| {
             let read = stream.read(&mut answer[done..length])?;
             let is_right = answer[0] == expected[0];
             if is_right { Ok(read) } else { Err(io::Error::other("it answers an error")) }
@@ -124,7 +124,7 @@ impl LargeRedis {
 /// Writes or reads so many bytes.
 fn move_all(
     stream: &mut TcpStream,
-    linger: &mut Linger,
+    busy_poll: &mut BusyPoll,
     count: usize,
     (is_input, what): (bool, &str),
     mut step: impl FnMut(&mut TcpStream, usize) -> io::Result<usize>,
@@ -133,7 +133,7 @@ fn move_all(
     let mut done = 0;
     while done < count {
         let mut moved = 0;
-        let is_moved = linger.look(None, || match step(stream, done) {
+        let is_moved = busy_poll.look(None, || match step(stream, done) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(bytes) => {
                 moved = bytes;
@@ -144,7 +144,7 @@ fn move_all(
         });
         if is_moved.map_err(failed())? {
             done += moved;
-            linger.begin(now());
+            busy_poll.begin(now());
             continue;
         }
         let mut ready: [PollFd<'_>; 1] = [interest(&*stream, is_input, !is_input)];

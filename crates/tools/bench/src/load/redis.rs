@@ -6,7 +6,7 @@
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
 use crate::workload::{KEY_BYTES, Sequence, Step, VALUE_BYTES};
-use nicekv_runtime::{Linger, now};
+use nicekv_runtime::{BusyPoll, now};
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use std::io::{self, Read, Write};
@@ -26,7 +26,7 @@ const AT_LAST: Timespec = Timespec { tv_sec: ANSWER_TIMEOUT.as_secs() as i64, tv
 pub(crate) struct RedisLoad {
     connections: Vec<Connection>,
     epoll: OwnedFd,
-    linger: Linger,
+    busy_poll: BusyPoll,
     /// Replicas that must have acknowledged a SET before it counts.
     wait_for: Option<usize>,
     /// Commands that are sent at once, each time when all are answered; they share a WAIT.
@@ -66,7 +66,7 @@ impl RedisLoad {
             Ok(Connection::new(stream))
         };
         let connections = (0..connections).map(connect).collect::<io::Result<_>>()?;
-        Ok(Self { connections, epoll, linger: Linger::new(Linger::DEFAULT), wait_for, pipeline: 1 })
+        Ok(Self { connections, epoll, busy_poll: BusyPoll::new(BusyPoll::DEFAULT), wait_for, pipeline: 1 })
     }
 
     /// The same, with so many commands at once on each connection.
@@ -110,7 +110,7 @@ impl RedisLoad {
         let mut count = 0;
         while count == 0 {
             // One system call for each look, which is the last one if something is ready.
-            let is_lingering = self.linger.is_on();
+            let is_lingering = self.busy_poll.is_on();
             let timeout = if is_lingering { AT_ONCE } else { AT_LAST };
             count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
                 Err(rustix::io::Errno::INTR) => return Ok(()),
@@ -124,7 +124,7 @@ impl RedisLoad {
                 _ => {}
             }
         }
-        self.linger.begin(now());
+        self.busy_poll.begin(now());
         ready.extend(events[..count].iter().map(|event| event.data.u64() as usize));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::disk::Busy;
 use crate::network::Host;
-use nicekv_metadata::{SeatAnswer, SeatRequest};
+use nicekv_metadata::{LeaseAnswer, LeaseRequest};
 use nicekv_switch::control::{ControlReply, ControlRequest};
 use std::net::SocketAddrV4;
 
@@ -42,17 +42,17 @@ pub(super) enum Event {
         life: u64,
     },
     InstanceStart(usize),
-    SeatAsked {
+    LeaseAsked {
         instance: usize,
         life: u64,
         number: u64,
-        request: Box<SeatRequest>,
+        request: Box<LeaseRequest>,
     },
-    SeatAnswered {
+    LeaseAnswered {
         instance: usize,
         life: u64,
         number: u64,
-        answer: Box<SeatAnswer>,
+        answer: Box<LeaseAnswer>,
     },
     Cut,
     Change,

@@ -18,7 +18,7 @@ use crate::faults::StoreFaults;
 use crate::network::Host;
 use crate::node::Clock;
 use nicekv_metadata::{
-    Election, ElectionEvent, Metadata, Persisted, Seat, SeatAnswer, SeatRequest, SeatTiming,
+    Election, ElectionEvent, LeaderLease, LeaseAnswer, LeaseRequest, LeaseTiming, Metadata, Persisted,
 };
 
 /// Timeout of a request to the store.
@@ -48,7 +48,7 @@ pub(super) struct Instance {
 #[derive(Clone, Default)]
 pub(super) struct Instances {
     pub(super) members: Vec<Instance>,
-    pub(super) seat: Seat,
+    pub(super) leader_lease: LeaderLease,
 }
 
 impl Instances {
@@ -82,7 +82,7 @@ impl Cluster {
     }
 
     pub(super) fn start_instance(&mut self, index: usize) {
-        let timing = SeatTiming { lease: self.scenario.store_lease, ..SeatTiming::default() };
+        let timing = LeaseTiming { lease: self.scenario.store_lease, ..LeaseTiming::default() };
         let election = Election::new(timing, self.random.below(u64::MAX));
         let member = &mut self.instances.members[index];
         if member.election.is_some() {
@@ -138,7 +138,7 @@ impl Cluster {
         }
     }
 
-    fn ask_store(&mut self, instance: usize, request: SeatRequest) {
+    fn ask_store(&mut self, instance: usize, request: LeaseRequest) {
         let now_ns = self.queue.now_ns();
         let faults = self.scenario.store_faults;
         let mut delay_ns = self.random.below(WAY_NS);
@@ -156,63 +156,71 @@ impl Cluster {
         let (life, number) = (member.life, member.asked);
         if !is_lost && now_ns >= member.storeless_until_ns {
             self.queue
-                .after(delay_ns, Event::SeatAsked { instance, life, number, request: Box::new(request) });
+                .after(delay_ns, Event::LeaseAsked { instance, life, number, request: Box::new(request) });
         }
         self.queue.after(
             PATIENCE_NS,
-            Event::SeatAnswered { instance, life, number, answer: Box::new(SeatAnswer::Silence) },
+            Event::LeaseAnswered { instance, life, number, answer: Box::new(LeaseAnswer::Silence) },
         );
     }
 
     /// A request arrives at the store. Its process may have been killed meanwhile.
-    pub(super) fn seat_asked(&mut self, instance: usize, life: u64, number: u64, request: &SeatRequest) {
+    pub(super) fn lease_asked(&mut self, instance: usize, life: u64, number: u64, request: &LeaseRequest) {
         let answer = Box::new(self.carry_out(request));
         let member = &self.instances.members[instance];
         let is_heard = self.queue.now_ns() >= member.storeless_until_ns;
         let delay_ns = self.random.below(WAY_NS);
         if is_heard && !self.random.chance(self.scenario.store_faults.lost) {
-            self.queue.after(delay_ns, Event::SeatAnswered { instance, life, number, answer });
+            self.queue.after(delay_ns, Event::LeaseAnswered { instance, life, number, answer });
         }
     }
 
-    fn carry_out(&mut self, request: &SeatRequest) -> SeatAnswer {
-        let (seat, stored) = (&mut self.instances.seat, &mut self.controllers.stored);
+    fn carry_out(&mut self, request: &LeaseRequest) -> LeaseAnswer {
+        let (leader_lease, stored) = (&mut self.instances.leader_lease, &mut self.controllers.stored);
         let persisted = |bytes: &Vec<u8>| nicekv_metadata::persisted_version(bytes).expect("our own");
         let version = stored.as_ref().map_or(0, persisted);
         let is_allowed = match request {
-            SeatRequest::Observe => return SeatAnswer::Seen(*seat),
-            SeatRequest::Take { seen, .. } => *seen == *seat,
-            SeatRequest::Renew { holder } | SeatRequest::Release { holder } => *holder == seat.holder,
-            SeatRequest::Persist { holder, version: next, .. } => {
-                *holder == seat.holder && version + 1 == *next
+            LeaseRequest::Observe => return LeaseAnswer::Seen(*leader_lease),
+            LeaseRequest::Take { seen, .. } => *seen == *leader_lease,
+            LeaseRequest::Renew { holder } | LeaseRequest::Release { holder } => {
+                *holder == leader_lease.holder
+            }
+            LeaseRequest::Persist { holder, version: next, .. } => {
+                *holder == leader_lease.holder && version + 1 == *next
             }
         };
         if !is_allowed {
             self.tally.count("requests that the store refused");
-            return SeatAnswer::Refused { holder: seat.holder, version };
+            return LeaseAnswer::Refused { holder: leader_lease.holder, version };
         }
-        seat.beat += 1;
+        leader_lease.renewal += 1;
         match request {
-            SeatRequest::Take { holder, .. } => {
-                seat.holder = *holder;
-                return SeatAnswer::Taken { state: stored.clone() };
+            LeaseRequest::Take { holder, .. } => {
+                leader_lease.holder = *holder;
+                return LeaseAnswer::Taken { state: stored.clone() };
             }
-            SeatRequest::Persist { bytes, .. } => *stored = Some(bytes.clone()),
-            SeatRequest::Release { .. } => seat.holder = 0,
-            SeatRequest::Renew { .. } | SeatRequest::Observe => {}
+            LeaseRequest::Persist { bytes, .. } => *stored = Some(bytes.clone()),
+            LeaseRequest::Release { .. } => leader_lease.holder = 0,
+            LeaseRequest::Renew { .. } | LeaseRequest::Observe => {}
         }
-        SeatAnswer::Done
+        LeaseAnswer::Done
     }
 
     /// An answer, or the timeout, reaches the instance that sent the request.
-    pub(super) fn seat_answered(&mut self, instance: usize, life: u64, number: u64, answer: Box<SeatAnswer>) {
+    pub(super) fn lease_answered(
+        &mut self,
+        instance: usize,
+        life: u64,
+        number: u64,
+        answer: Box<LeaseAnswer>,
+    ) {
         let now_ns = self.queue.now_ns();
         let member = &mut self.instances.members[instance];
         let is_awaited = (member.life, member.asked) == (life, number) && member.answered < number;
         let (Some(election), true) = (&mut member.election, is_awaited) else { return };
         if now_ns < member.paused_until_ns {
             let at_ns = member.paused_until_ns;
-            return self.queue.at(at_ns, Event::SeatAnswered { instance, life, number, answer });
+            return self.queue.at(at_ns, Event::LeaseAnswered { instance, life, number, answer });
         }
         member.answered = number;
         election.handle_answer(member.clock.now(now_ns), *answer);

@@ -343,7 +343,7 @@ impl Cluster {
             Event::Persisted { .. } => (Host::Metadata, What::Disk),
             Event::InstanceTurn { instance, .. } => (Host::instance(*instance), What::Turn),
             Event::InstanceStart(instance) => (Host::instance(*instance), What::Other),
-            Event::SeatAsked { instance, .. } | Event::SeatAnswered { instance, .. } => {
+            Event::LeaseAsked { instance, .. } | Event::LeaseAnswered { instance, .. } => {
                 (Host::instance(*instance), What::Disk)
             }
             Event::AgentDial(switch) => (Host::Switch(*switch), What::Other),
@@ -408,11 +408,11 @@ impl Cluster {
             Event::FromAgent(link, reply) => self.hear_agent(link, *reply),
             Event::InstanceTurn { instance, life } => self.instance_turn(instance, life),
             Event::InstanceStart(instance) => self.start_instance(instance),
-            Event::SeatAsked { instance, life, number, request } => {
-                self.seat_asked(instance, life, number, &request);
+            Event::LeaseAsked { instance, life, number, request } => {
+                self.lease_asked(instance, life, number, &request);
             }
-            Event::SeatAnswered { instance, life, number, answer } => {
-                self.seat_answered(instance, life, number, answer);
+            Event::LeaseAnswered { instance, life, number, answer } => {
+                self.lease_answered(instance, life, number, answer);
             }
             Event::Cut => self.cut_or_mend(),
             Event::Change => self.draw_change(),

@@ -19,7 +19,7 @@ fn node() -> Node {
     node
 }
 
-fn beat(node: &mut Node) -> Vec<String> {
+fn heartbeat(node: &mut Node) -> Vec<String> {
     node.now.boot_ns += HEARTBEAT_NS;
     node.core.handle_deadline(node.now);
     node.asked()
@@ -45,23 +45,23 @@ fn complete(node: &mut Node, token: u64, entries: &[u8], corrupt: &[Vec<u8>], mo
 #[test]
 fn pass_reads_every_partition_page_by_page_and_then_waits() {
     let mut node = node();
-    assert_eq!(beat(&mut node), scan(1, 4, None));
+    assert_eq!(heartbeat(&mut node), scan(1, 4, None));
     let began = node.now.boot_ns;
-    assert_eq!(beat(&mut node), [""; 0], "one page at a time");
+    assert_eq!(heartbeat(&mut node), [""; 0], "one page at a time");
     complete(&mut node, 1, &page(&["a", "b"]), &[b"c".to_vec()], true);
     assert_eq!(node.told(), ["scrub begins", "scrubbed after None, 20 bytes, written since []"]);
-    assert_eq!(beat(&mut node), scan(2, 4, Some("c")), "a damaged key is a key that was read");
+    assert_eq!(heartbeat(&mut node), scan(2, 4, Some("c")), "a damaged key is a key that was read");
     complete(&mut node, 2, &page(&["d"]), &[b"c".to_vec()], false);
     assert_eq!(node.told(), ["scrubbed after Some(\"c\"), 10 bytes, written since []"]);
-    assert_eq!(beat(&mut node), scan(3, 6, None));
+    assert_eq!(heartbeat(&mut node), scan(3, 6, None));
     complete(&mut node, 3, &page(&["d"]), &[], false);
     assert_eq!(node.told(), ["scrub begins", "scrubbed after None, 10 bytes, written since []"]);
-    assert_eq!((beat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
+    assert_eq!((heartbeat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
     assert_eq!(node.core.status().counters.scrubbed, 4);
     // The next one begins an interval after the start of this one.
     node.now.boot_ns = began + INTERVAL.as_nanos() as u64 - HEARTBEAT_NS - 1;
-    assert_eq!(beat(&mut node), [""; 0]);
-    assert_eq!(beat(&mut node), scan(4, 4, None));
+    assert_eq!(heartbeat(&mut node), [""; 0]);
+    assert_eq!(heartbeat(&mut node), scan(4, 4, None));
     complete(&mut node, 4, b"", &[], false);
     assert_eq!(node.core.status().counters.scrubs, 1);
 }
@@ -69,14 +69,14 @@ fn pass_reads_every_partition_page_by_page_and_then_waits() {
 #[test]
 fn page_of_an_earlier_epoch_is_dropped() {
     let mut node = node();
-    beat(&mut node);
+    heartbeat(&mut node);
     node.told();
     node.receive(METADATA, |out| {
         Assign { epoch: Epoch(6), ..assign(PARTITION, MatchRange::ALL) }.encode(out);
     });
     complete(&mut node, 1, &page(&["a"]), &[], true);
     assert_eq!(node.told(), ["scrub lost"]);
-    assert_eq!(beat(&mut node), scan(2, 4, Some("a")));
+    assert_eq!(heartbeat(&mut node), scan(2, 4, Some("a")));
 }
 
 #[test]
@@ -84,28 +84,28 @@ fn scrub_skips_partitions_that_this_node_does_not_serve() {
     let mut node = node();
     let others =
         |id| Assign { members: vec![crate::node::tests::recorder::member(2)], ..assign(id, MatchRange::ALL) };
-    beat(&mut node);
+    heartbeat(&mut node);
     complete(&mut node, 1, &page(&["a"]), &[], true);
     node.receive(METADATA, |out| others(PARTITION).encode(out));
-    assert_eq!(beat(&mut node), scan(2, 6, None));
+    assert_eq!(heartbeat(&mut node), scan(2, 6, None));
     complete(&mut node, 2, b"", &[], false);
-    assert_eq!((beat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
+    assert_eq!((heartbeat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
 }
 
 #[test]
 fn partition_may_delay_the_scrub_or_want_it_early() {
     let mut node = node();
     book(PARTITION, |book| book.puts_off_scrub = true);
-    assert_eq!(beat(&mut node), [""; 0]);
+    assert_eq!(heartbeat(&mut node), [""; 0]);
     book(PARTITION, |book| book.puts_off_scrub = false);
-    assert_eq!(beat(&mut node), scan(1, 4, None));
+    assert_eq!(heartbeat(&mut node), scan(1, 4, None));
     complete(&mut node, 1, b"", &[], false);
-    beat(&mut node);
+    heartbeat(&mut node);
     complete(&mut node, 2, b"", &[], false);
-    assert_eq!((beat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
-    assert_eq!(beat(&mut node), [""; 0]);
+    assert_eq!((heartbeat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
+    assert_eq!(heartbeat(&mut node), [""; 0]);
     book(PartitionId(6), |book| book.wants_scrub = true);
-    assert_eq!(beat(&mut node), scan(3, 4, None));
+    assert_eq!(heartbeat(&mut node), scan(3, 4, None));
 }
 
 #[test]
@@ -116,19 +116,19 @@ fn scrub_knows_keys_written_while_a_page_was_read() {
     };
     write(&mut node, b"a", PARTITION);
     node.asked();
-    beat(&mut node);
+    heartbeat(&mut node);
     write(&mut node, b"b", PARTITION);
     write(&mut node, b"a", PartitionId(6));
     complete(&mut node, 1, &page(&["a", "b"]), &[], true);
     assert_eq!(node.told(), ["scrubbed after None, 20 bytes, written since [\"b\"]"]);
-    beat(&mut node);
+    heartbeat(&mut node);
     complete(&mut node, 2, &page(&["c"]), &[], true);
     assert_eq!(node.told(), ["scrubbed after Some(\"b\"), 10 bytes, written since []"]);
-    beat(&mut node);
+    heartbeat(&mut node);
     node.act(|host, _| host.storage.clear(PartitionId(6)));
     complete(&mut node, 3, &page(&["d"]), &[], true);
     assert_eq!(node.told(), ["scrubbed after Some(\"c\"), 10 bytes, written since []"]);
-    beat(&mut node);
+    heartbeat(&mut node);
     node.act(|host, _| host.storage.clear(PARTITION));
     complete(&mut node, 4, &page(&["e"]), &[], true);
     assert_eq!(
@@ -142,9 +142,9 @@ fn scrub_knows_keys_written_while_a_page_was_read() {
 fn zero_interval_disables_the_scrub_and_pages_have_a_least_size() {
     let mut node = Node::member();
     book(PARTITION, |book| book.wants_scrub = true);
-    assert_eq!(beat(&mut node), [""; 0]);
+    assert_eq!(heartbeat(&mut node), [""; 0]);
     let mut node = Node::started(Timing { scrub_interval: INTERVAL, scrub_bytes_per_second: 1, ..quiet() });
     node.receive(METADATA, |out| assign(PARTITION, MatchRange::ALL).encode(out));
-    let asked = beat(&mut node);
+    let asked = heartbeat(&mut node);
     assert!(asked[0].ends_with("bytes_max: 4096 }"), "{asked:?}");
 }

@@ -102,10 +102,10 @@ fn overdue_values_go_at_a_bounded_rate_in_every_partition() {
     }
     let left = || partitions.map(|id| book(id, |book| book.overdue));
     let mut turns = [0; 3];
-    for beat in 1..=6 {
+    for heartbeat in 1..=6 {
         let before = left();
         node.core.handle_deadline(node.now);
-        assert_eq!(left().iter().sum::<usize>(), 300 - 4 * beat);
+        assert_eq!(left().iter().sum::<usize>(), 300 - 4 * heartbeat);
         let served = (0..3).find(|index| left()[*index] != before[*index]).unwrap();
         turns[served] += 1;
         node.now.boot_ns += 40_000_000;

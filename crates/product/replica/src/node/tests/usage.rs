@@ -58,7 +58,7 @@ impl Counted {
         self.serve();
     }
 
-    fn beat(&mut self) {
+    fn heartbeat(&mut self) {
         self.node.now.boot_ns += HEARTBEAT_NS;
         self.node.core.handle_deadline(self.node.now);
         self.serve();
@@ -76,7 +76,7 @@ impl Counted {
     fn usage(&mut self) -> KeyspaceUsage {
         self.told.clear();
         while self.told.is_empty() {
-            self.beat();
+            self.heartbeat();
         }
         let [usage] = self.told[0].keyspaces[..] else { panic!("{:?}", self.told) };
         usage
@@ -86,7 +86,7 @@ impl Counted {
     fn usage_of(&mut self, keyspace: KeyspaceId) -> Option<KeyspaceUsage> {
         self.told.clear();
         while self.told.is_empty() {
-            self.beat();
+            self.heartbeat();
         }
         self.told[0].keyspaces.iter().find(|usage| usage.keyspace == keyspace).copied()
     }
@@ -127,7 +127,7 @@ impl Counted {
 #[test]
 fn written_partitions_are_counted_again() {
     let mut counted = Counted::leading();
-    counted.beat();
+    counted.heartbeat();
     let expected = KeyspaceUsage {
         keyspace: KeyspaceId::DEFAULT,
         partitions: 1,

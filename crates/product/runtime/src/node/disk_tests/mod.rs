@@ -1,10 +1,10 @@
 //! Nodes on real logs and engines with failing disks (docs/FAULTS.md rows 5 to 10). The network is
 //! a queue in the test; the log's files may be `Forgetful`, the engine's are real.
 
-mod forces;
 mod log;
 mod space;
 mod stalls;
+mod syncs;
 mod values;
 
 use super::{NodeStorage, OpenError, StorageOptions, open_durable};
@@ -101,7 +101,7 @@ impl Process {
     fn turn(&mut self) -> Result<Vec<(SocketAddrV4, Vec<u8>)>, StoreError> {
         self.waker.clear();
         let now = now();
-        self.storage.finish_forces(now, &mut self.core)?;
+        self.storage.finish_log_syncs(now, &mut self.core)?;
         if now.boot_ns >= self.core.next_deadline() {
             self.core.handle_deadline(now);
         }
@@ -109,9 +109,9 @@ impl Process {
         self.storage.run(now, &mut self.core)?;
         self.storage.idle(now, &mut self.core)?;
         let awaits_sync = self.storage.is_sync_awaited();
-        if let Some(force) = self.storage.start_force(false) {
+        if let Some(sync) = self.storage.start_sync(false) {
             assert!(awaits_sync, "who has no time is asked for nothing else");
-            force.force_here();
+            sync.sync_here();
         }
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {

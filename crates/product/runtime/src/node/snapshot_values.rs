@@ -14,23 +14,23 @@ const KEPT_BYTES_MAX: u64 = 1 << 30;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct NeededValues {
+pub(super) struct SnapshotValues {
     /// Values of sent entries; of the first one, everything before `offset` was sent, too.
     sent: VecDeque<Reference>,
     offset: u32,
     /// For each value not completely read: number of entries, sent or not, that refer to it, and
     /// its length.
-    needed: HashMap<OpId, (usize, u32)>,
+    unread: HashMap<OpId, (usize, u32)>,
     /// Those of them to be removed afterwards.
     kept: HashMap<OpId, u32>,
     kept_bytes: u64,
 }
 
-impl NeededValues {
+impl SnapshotValues {
     /// An entry will be sent.
     pub(super) fn need(&mut self, entry: &[u8]) {
         if let Some(reference) = Entry::reference_of(entry) {
-            self.needed.entry(reference.name).or_insert((0, reference.length)).0 += 1;
+            self.unread.entry(reference.name).or_insert((0, reference.length)).0 += 1;
         }
     }
 
@@ -54,18 +54,18 @@ impl NeededValues {
         }
         self.sent.pop_front();
         self.offset = 0;
-        let (entries, _) = self.needed.get_mut(&name)?;
+        let (entries, _) = self.unread.get_mut(&name)?;
         *entries -= 1;
         if *entries > 0 {
             return None;
         }
-        self.needed.remove(&name);
+        self.unread.remove(&name);
         self.forget(name).then_some(name)
     }
 
     /// A value is to be removed: returns whether it must be kept for now.
     pub(super) fn keep(&mut self, name: OpId) -> bool {
-        let Some((_, length)) = self.needed.get(&name) else { return false };
+        let Some((_, length)) = self.unread.get(&name) else { return false };
         if self.kept.insert(name, *length).is_none() {
             self.kept_bytes += u64::from(*length);
         }
@@ -111,42 +111,42 @@ mod tests {
 
     #[test]
     fn values_are_read_in_parts_and_in_the_order_of_their_entries() {
-        let (mut needed, mut page) = (NeededValues::default(), Vec::new());
+        let (mut values, mut page) = (SnapshotValues::default(), Vec::new());
         for (sequence, length) in [(5, 150_000), (2, 2_000)] {
             let entry = entry(sequence, length);
-            needed.need(&entry);
+            values.need(&entry);
             put_keyed_entry(&mut page, &[sequence as u8], &entry);
         }
-        assert_eq!(needed.next(), None, "no entry was sent");
-        needed.send(&page);
+        assert_eq!(values.next(), None, "no entry was sent");
+        values.send(&page);
         for expected in [(5, 0, 65_536), (5, 65_536, 65_536), (5, 131_072, 18_928), (2, 0, 2_000)] {
-            let (of, offset, bytes) = needed.next().unwrap();
+            let (of, offset, bytes) = values.next().unwrap();
             assert_eq!((of, offset, bytes), (name(expected.0), expected.1, expected.2));
-            assert_eq!(needed.advance(bytes), None, "nobody has removed it");
+            assert_eq!(values.advance(bytes), None, "nobody has removed it");
         }
-        assert_eq!(needed.next(), None);
+        assert_eq!(values.next(), None);
     }
 
     #[test]
     fn removed_value_stays_until_its_last_entry_is_read() {
-        let (mut needed, mut page) = (NeededValues::default(), Vec::new());
+        let (mut values, mut page) = (SnapshotValues::default(), Vec::new());
         for key in [b"a", b"b"] {
-            needed.need(&entry(5, 2_000));
+            values.need(&entry(5, 2_000));
             put_keyed_entry(&mut page, key, &entry(5, 2_000));
         }
-        assert!(!needed.keep(name(4)) && needed.keep(name(5)), "others go at once");
-        needed.send(&page);
-        assert_eq!(needed.advance(2_000), None);
-        assert_eq!(needed.advance(2_000), Some(name(5)));
-        assert!(!needed.keep(name(5)) && !needed.forget(name(5)));
-        needed.need(&entry(6, 2_000));
-        assert!(needed.keep(name(6)) && !needed.is_too_much());
+        assert!(!values.keep(name(4)) && values.keep(name(5)), "others go at once");
+        values.send(&page);
+        assert_eq!(values.advance(2_000), None);
+        assert_eq!(values.advance(2_000), Some(name(5)));
+        assert!(!values.keep(name(5)) && !values.forget(name(5)));
+        values.need(&entry(6, 2_000));
+        assert!(values.keep(name(6)) && !values.is_too_much());
         for sequence in [7, 8] {
-            needed.need(&entry(sequence, LARGE_BYTES_MAX));
-            assert!(!needed.is_too_much() && needed.keep(name(sequence)));
+            values.need(&entry(sequence, LARGE_BYTES_MAX));
+            assert!(!values.is_too_much() && values.keep(name(sequence)));
         }
-        assert!(needed.is_too_much());
-        assert!((7..9).all(|sequence| needed.forget(name(sequence))), "they are written again");
-        assert_eq!(needed.into_kept().collect::<Vec<_>>(), [name(6)]);
+        assert!(values.is_too_much());
+        assert!((7..9).all(|sequence| values.forget(name(sequence))), "they are written again");
+        assert_eq!(values.into_kept().collect::<Vec<_>>(), [name(6)]);
     }
 }

@@ -2,12 +2,12 @@
 //! ignored.
 
 use crate::control_plane;
-use nicekv_metadata::StrangerStatus;
+use nicekv_metadata::OtherReleaseStatus;
 use nicekv_proto::{Duration, HeaderLayout, Now};
 use std::net::IpAddr;
 
 /// Most remembered peers; the one heard least recently is replaced.
-const STRANGERS_MAX: usize = 16;
+const OTHER_RELEASES_MAX: usize = 16;
 /// Time after which a silent peer is no longer shown.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
@@ -38,7 +38,7 @@ impl Protocol {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Stranger {
+struct OtherRelease {
     address: IpAddr,
     protocol: Protocol,
     version: u8,
@@ -48,12 +48,12 @@ struct Stranger {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
-    heard: Vec<Stranger>,
+pub(super) struct OtherReleases {
+    heard: Vec<OtherRelease>,
     count: u64,
 }
 
-impl Strangers {
+impl OtherReleases {
     pub(super) fn hear(&mut self, now: Now, address: IpAddr, protocol: Protocol, version: u8) {
         self.count += 1;
         let known = self
@@ -64,12 +64,12 @@ impl Strangers {
             (known.count, known.heard_ns) = (known.count + 1, now.boot_ns);
             return;
         }
-        if self.heard.len() == STRANGERS_MAX {
+        if self.heard.len() == OTHER_RELEASES_MAX {
             let oldest = self.heard.iter().enumerate().min_by_key(|(_, known)| known.heard_ns);
             let oldest = oldest.map(|(index, _)| index).expect("there are some");
             self.heard.swap_remove(oldest);
         }
-        self.heard.push(Stranger { address, protocol, version, count: 1, heard_ns: now.boot_ns });
+        self.heard.push(OtherRelease { address, protocol, version, count: 1, heard_ns: now.boot_ns });
     }
 
     /// Number of messages received from such peers.
@@ -78,16 +78,16 @@ impl Strangers {
     }
 
     /// Peers heard recently.
-    pub(super) fn heard(&mut self, now: Now) -> Vec<StrangerStatus> {
-        let ago_ns = |stranger: &Stranger| now.boot_ns.saturating_sub(stranger.heard_ns);
-        self.heard.retain(|stranger| ago_ns(stranger) < REMEMBERED.as_nanos() as u64);
-        let told = |stranger: &Stranger| StrangerStatus {
-            address: stranger.address,
-            protocol: stranger.protocol.name().into(),
-            version: stranger.version,
-            known: stranger.protocol.version(),
-            count: stranger.count,
-            ago_ms: ago_ns(stranger) / 1_000_000,
+    pub(super) fn heard(&mut self, now: Now) -> Vec<OtherReleaseStatus> {
+        let ago_ns = |other_release: &OtherRelease| now.boot_ns.saturating_sub(other_release.heard_ns);
+        self.heard.retain(|other_release| ago_ns(other_release) < REMEMBERED.as_nanos() as u64);
+        let told = |other_release: &OtherRelease| OtherReleaseStatus {
+            address: other_release.address,
+            protocol: other_release.protocol.name().into(),
+            version: other_release.version,
+            known: other_release.protocol.version(),
+            count: other_release.count,
+            ago_ms: ago_ns(other_release) / 1_000_000,
         };
         self.heard.iter().map(told).collect()
     }
@@ -102,20 +102,20 @@ mod tests {
     fn recent_peers_of_other_releases_are_listed_up_to_a_bound() {
         let at = |seconds: u64| Now { boot_ns: seconds * 1_000_000_000, unix_ms: 0 };
         let address = |last| IpAddr::from(Ipv4Addr::new(10, 20, 1, last));
-        let mut strangers = Strangers::default();
-        strangers.hear(at(1), address(1), Protocol::Wire, 9);
-        strangers.hear(at(2), address(1), Protocol::Wire, 9);
-        strangers.hear(at(2), address(2), Protocol::Control, 3);
-        let told = strangers.heard(at(3));
+        let mut other_releases = OtherReleases::default();
+        other_releases.hear(at(1), address(1), Protocol::Wire, 9);
+        other_releases.hear(at(2), address(1), Protocol::Wire, 9);
+        other_releases.hear(at(2), address(2), Protocol::Control, 3);
+        let told = other_releases.heard(at(3));
         let first = (told[0].address, told[0].protocol.as_str(), told[0].version, told[0].known);
         assert_eq!(first, (address(1), "wire", 9, HeaderLayout::VERSION));
         assert_eq!((told[0].count, told[0].ago_ms, told[1].protocol.as_str()), (2, 1000, "control"));
-        assert_eq!(strangers.heard(at(62)), []);
-        for last in 0..=STRANGERS_MAX as u8 {
-            strangers.hear(at(100 + u64::from(last)), address(last), Protocol::Wire, 9);
+        assert_eq!(other_releases.heard(at(62)), []);
+        for last in 0..=OTHER_RELEASES_MAX as u8 {
+            other_releases.hear(at(100 + u64::from(last)), address(last), Protocol::Wire, 9);
         }
-        let told = strangers.heard(at(120));
-        assert!(told.len() == STRANGERS_MAX && told.iter().all(|told| told.address != address(0)));
-        assert_eq!(strangers.count(), 3 + 1 + STRANGERS_MAX as u64);
+        let told = other_releases.heard(at(120));
+        assert!(told.len() == OTHER_RELEASES_MAX && told.iter().all(|told| told.address != address(0)));
+        assert_eq!(other_releases.count(), 3 + 1 + OTHER_RELEASES_MAX as u64);
     }
 }

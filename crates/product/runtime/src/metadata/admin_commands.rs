@@ -18,14 +18,14 @@ pub(super) enum Answer {
 }
 
 /// The answering instance.
-pub(super) struct Desk<'a> {
+pub(super) struct AdminCommands<'a> {
     pub(super) core: Option<&'a mut Metadata>,
     pub(super) control_plane: &'a ControlPlane,
     /// All instances by name.
     pub(super) switches: &'a [(String, SwitchId)],
 }
 
-impl Desk<'_> {
+impl AdminCommands<'_> {
     /// Answer to a command, and when it is due.
     pub(super) fn answer(&mut self, request: &AdminRequest) -> serde_json::Result<Answer> {
         let control_plane = self.control_plane;

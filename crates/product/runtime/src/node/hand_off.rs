@@ -2,14 +2,14 @@
 //! a stalled disk does not stop the node.
 //!
 //! ```text
-//!   leads ──▶ turn, turn, turn ──▶ park the node ─▶ force ─▶ take it back ──▶ turn …          most forces: no switch of threads
+//!   leads ──▶ turn, turn, turn ──▶ park the node ─▶ sync ─▶ take it back ──▶ turn …          most forces: no switch of threads
 //!                                        │            └────▶ it is gone: stand by …           the disk stalls
-//!   stands by ───── looks now and then ──┴─▶ parked for too long: takes it, leads ─▶ turn …
+//!   stands by ───── checks now and then ──┴─▶ parked for too long: takes it, leads ─▶ turn …
 //! ```
 //!
 //! A sync on another thread costs two thread switches, which with one caller is a large part of a
 //! put. A sync on the leading thread delays the node's heartbeats, so it is bounded: after
-//! [`PATIENCE`] to twice that, the other thread takes over the node (docs/FAULTS.md row 8), and its
+//! [`SYNC_HOLD_MAX`] to twice that, the other thread takes over the node (docs/FAULTS.md row 8), and its
 //! syncs wait for the stalled one. Whether a sync is likely to be quick is predicted from earlier
 //! ones.
 
@@ -17,112 +17,115 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Longest time a sync may hold the node; a fraction of the heartbeat interval.
-const PATIENCE: Duration = Duration::from_millis(10);
+const SYNC_HOLD_MAX: Duration = Duration::from_millis(10);
 /// Checks that the standby thread makes after the last sync; then it sleeps until the next one.
-const LOOKS_AFTER_FORCE: u32 = 10;
+const CHECKS_AFTER_SYNC: u32 = 10;
 
 /// Work that one thread at a time does.
 pub(super) trait Led: Send {
     /// Its failure.
     type Error: Send;
     /// A sync: may block, and runs without the rest.
-    type Force;
+    type Sync;
 
     /// Works until there is something to sync here (`Some`), or the end (`None`).
-    fn lead(&mut self) -> Result<Option<Self::Force>, Self::Error>;
+    fn lead(&mut self) -> Result<Option<Self::Sync>, Self::Error>;
 
     /// Syncs. The other thread may take over meanwhile.
-    fn force(force: &Self::Force);
+    fn sync(sync: &Self::Sync);
 
     /// A sync on this thread has ended, and no other thread has taken over.
-    fn forced(&mut self);
+    fn synced(&mut self);
 
     /// A sync on another thread has ended; the current leader must be told.
-    fn overtaken(force: &Self::Force);
+    fn synced_elsewhere(sync: &Self::Sync);
 }
 
 /// Holds the node while its leader syncs.
-struct Helm<T> {
-    seat: Mutex<Seat<T>>,
+struct HandOff<T> {
+    parked_work: Mutex<Parked<T>>,
     changed: Condvar,
 }
 
-struct Seat<T> {
+struct Parked<T> {
     parked: Option<(T, Instant)>,
     /// Remaining checks before the standby thread sleeps.
-    looks: u32,
+    checks: u32,
     is_asleep: bool,
     closed: bool,
 }
 
 /// Ends the standby thread, however the leader ends.
-struct Closing<'a, T>(&'a Helm<T>);
+struct Closing<'a, T>(&'a HandOff<T>);
 
 /// Runs `work` to its end, on this thread and a standby one.
 pub(super) fn run<T: Led>(work: T) -> Result<(), T::Error> {
-    let seat = Seat { parked: None, looks: 0, is_asleep: false, closed: false };
-    let helm = Helm { seat: Mutex::new(seat), changed: Condvar::new() };
+    let parked_work = Parked { parked: None, checks: 0, is_asleep: false, closed: false };
+    let hand_off = HandOff { parked_work: Mutex::new(parked_work), changed: Condvar::new() };
     let name = std::thread::current().name().unwrap_or("node").to_owned();
     std::thread::scope(|scope| {
         let stand_in = std::thread::Builder::new().name(name);
         // Without a second thread, the node does nothing during a sync.
-        let stand_in = stand_in.spawn_scoped(scope, || serve(&helm, None)).ok();
-        let led = serve(&helm, Some(work));
+        let stand_in = stand_in.spawn_scoped(scope, || serve(&hand_off, None)).ok();
+        let led = serve(&hand_off, Some(work));
         let ended = stand_in.map(|it| it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         led.and(ended.unwrap_or(Ok(())))
     })
 }
 
 /// Leads whenever this thread has the work, until it ends.
-fn serve<T: Led>(helm: &Helm<T>, mut work: Option<T>) -> Result<(), T::Error> {
-    let _closing = Closing(helm);
-    while let Some(mut led) = work.take().or_else(|| helm.stand_by()) {
-        let Some(force) = led.lead()? else { return Ok(()) };
-        helm.park(led);
-        T::force(&force);
-        work = helm.take_back();
+fn serve<T: Led>(hand_off: &HandOff<T>, mut work: Option<T>) -> Result<(), T::Error> {
+    let _closing = Closing(hand_off);
+    while let Some(mut led) = work.take().or_else(|| hand_off.stand_by()) {
+        let Some(sync) = led.lead()? else { return Ok(()) };
+        hand_off.park(led);
+        T::sync(&sync);
+        work = hand_off.take_back();
         match &mut work {
-            Some(led) => led.forced(),
-            None => T::overtaken(&force),
+            Some(led) => led.synced(),
+            None => T::synced_elsewhere(&sync),
         }
     }
     Ok(())
 }
 
-impl<T> Helm<T> {
-    fn seat(&self) -> MutexGuard<'_, Seat<T>> {
-        self.seat.lock().expect("no holder of this lock panics")
+impl<T> HandOff<T> {
+    fn parked_work(&self) -> MutexGuard<'_, Parked<T>> {
+        self.parked_work.lock().expect("no holder of this lock panics")
     }
 
     fn park(&self, work: T) {
-        let mut seat = self.seat();
-        seat.parked = Some((work, Instant::now()));
-        seat.looks = LOOKS_AFTER_FORCE;
-        if seat.is_asleep {
+        let mut parked_work = self.parked_work();
+        parked_work.parked = Some((work, Instant::now()));
+        parked_work.checks = CHECKS_AFTER_SYNC;
+        if parked_work.is_asleep {
             self.changed.notify_one();
         }
     }
 
     fn take_back(&self) -> Option<T> {
-        self.seat().parked.take().map(|(work, _)| work)
+        self.parked_work().parked.take().map(|(work, _)| work)
     }
 
     /// Takes the work once it has been parked for too long; `None` when it has ended.
     fn stand_by(&self) -> Option<T> {
-        let mut seat = self.seat();
-        while !seat.closed {
-            let is_late = |(_, since): &mut (T, Instant)| since.elapsed() >= PATIENCE;
-            if let Some((work, _)) = seat.parked.take_if(is_late) {
+        let mut parked_work = self.parked_work();
+        while !parked_work.closed {
+            let is_late = |(_, since): &mut (T, Instant)| since.elapsed() >= SYNC_HOLD_MAX;
+            if let Some((work, _)) = parked_work.parked.take_if(is_late) {
                 return Some(work);
             }
-            seat = if seat.looks > 0 {
-                seat.looks -= 1;
-                self.changed.wait_timeout(seat, PATIENCE).expect("no holder of this lock panics").0
+            parked_work = if parked_work.checks > 0 {
+                parked_work.checks -= 1;
+                self.changed
+                    .wait_timeout(parked_work, SYNC_HOLD_MAX)
+                    .expect("no holder of this lock panics")
+                    .0
             } else {
-                seat.is_asleep = true;
-                let mut seat = self.changed.wait(seat).expect("no holder of this lock panics");
-                seat.is_asleep = false;
-                seat
+                parked_work.is_asleep = true;
+                let mut parked_work = self.changed.wait(parked_work).expect("no holder of this lock panics");
+                parked_work.is_asleep = false;
+                parked_work
             };
         }
         None
@@ -131,7 +134,7 @@ impl<T> Helm<T> {
 
 impl<T> Drop for Closing<'_, T> {
     fn drop(&mut self) {
-        self.0.seat().closed = true;
+        self.0.parked_work().closed = true;
         self.0.changed.notify_all();
     }
 }
@@ -167,7 +170,7 @@ mod tests {
 
     impl Led for Turns {
         type Error = &'static str;
-        type Force = Held;
+        type Sync = Held;
 
         fn lead(&mut self) -> Result<Option<Held>, &'static str> {
             if self.made == self.count {
@@ -182,17 +185,17 @@ mod tests {
             Ok(Some(Held { until, progress: self.progress.clone(), told: self.told.clone() }))
         }
 
-        fn force(force: &Held) {
-            let (progress, changed) = &*force.progress;
-            let waits = |made: &mut u32| *made < force.until;
+        fn sync(sync: &Held) {
+            let (progress, changed) = &*sync.progress;
+            let waits = |made: &mut u32| *made < sync.until;
             let waited = changed.wait_timeout_while(progress.lock().unwrap(), LIMIT, waits).unwrap();
             assert!(!waited.1.timed_out(), "nobody goes on");
         }
 
-        fn forced(&mut self) {}
+        fn synced(&mut self) {}
 
-        fn overtaken(force: &Held) {
-            force.told.fetch_add(1, Ordering::Relaxed);
+        fn synced_elsewhere(sync: &Held) {
+            sync.told.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -113,7 +113,7 @@ fn few_records_are_synced_on_the_node_thread_many_by_group_commit() {
     let directory = tempfile::tempdir().unwrap();
     let machine = Machine::new(Arc::new(Forgetful::new(64)), directory.path(), LOG_ONLY, 1);
     let mut cluster = Cluster::lone(&machine, 1);
-    let mut is_forced_here = |puts: u64, has_time: bool| {
+    let mut is_synced_here = |puts: u64, has_time: bool| {
         assert!(cluster.put("before", b"1").unwrap().is_some(), "nothing is left to force");
         let node = &mut cluster.nodes[0];
         for _ in 0..puts {
@@ -125,15 +125,15 @@ fn few_records_are_synced_on_the_node_thread_many_by_group_commit() {
         }
         node.core.handle_batch_end(now());
         node.storage.run(now(), &mut node.core).unwrap();
-        let force = node.storage.start_force(has_time);
-        force.iter().for_each(|force| force.force_here());
-        force.is_some()
+        let sync = node.storage.start_sync(has_time);
+        sync.iter().for_each(|sync| sync.sync_here());
+        sync.is_some()
     };
     // Some syncs after a slow one are left to the other thread.
-    assert!((0..TRIES).any(|_| is_forced_here(1, true)), "never");
+    assert!((0..TRIES).any(|_| is_synced_here(1, true)), "never");
     for _ in 0..20 {
-        assert!(!is_forced_here(8, true), "a batch");
-        assert!(!is_forced_here(1, false), "no time");
+        assert!(!is_synced_here(8, true), "a batch");
+        assert!(!is_synced_here(1, false), "no time");
     }
-    assert!((0..TRIES).any(|_| is_forced_here(1, true)), "never again");
+    assert!((0..TRIES).any(|_| is_synced_here(1, true)), "never again");
 }

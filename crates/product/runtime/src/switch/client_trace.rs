@@ -12,7 +12,7 @@
 
 use crate::sys::{self, Stamped};
 use nicekv_proto::{ClientId, HeaderLayout, Now};
-use nicekv_switch::control::{Sight, Sighting};
+use nicekv_switch::control::{ClientTrace, TracedDatagram};
 use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io;
@@ -20,7 +20,7 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 
 /// Most recorded datagrams; further ones are not recorded.
-const SIGHTINGS_MAX: usize = 256;
+const TRACED_DATAGRAMS_MAX: usize = 256;
 /// Bytes examined of a frame, from its IP header on: the headers of IP, UDP and ours.
 const HEADERS_BYTES: usize = IP_UDP_BYTES + size_of::<HeaderLayout>();
 /// Length of an IP header without options, and of a UDP header.
@@ -41,23 +41,23 @@ pub struct WatchedPort {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Sights {
+pub struct ClientTracer {
     /// `None`: datagrams pass through this process.
     ports: Option<Vec<WatchedPort>>,
     watched: Option<ClientId>,
-    seen: Vec<Sighting>,
+    seen: Vec<TracedDatagram>,
     tap: Option<Socket>,
     blind: Option<String>,
 }
 
-impl Sights {
+impl ClientTracer {
     /// For a switch in the kernel, with the ports whose frames it takes.
     pub fn at_ports(ports: Vec<WatchedPort>) -> Self {
         Self { ports: Some(ports), ..Self::default() }
     }
 
     /// Traces `client`; if it is traced already, returns what was recorded and stops.
-    pub(super) fn look(&mut self, now: Now, client: Option<ClientId>) -> Option<Sight> {
+    pub(super) fn look(&mut self, now: Now, client: Option<ClientId>) -> Option<ClientTrace> {
         let was_watched = client.is_some() && self.watched == client;
         if was_watched {
             self.read_tap(now);
@@ -69,7 +69,7 @@ impl Sights {
             self.open_tap(client);
         }
         let seen = std::mem::take(&mut self.seen);
-        client.map(|_| Sight { now_ns: now.boot_ns, blind: self.blind.clone(), seen })
+        client.map(|_| ClientTrace { now_ns: now.boot_ns, blind: self.blind.clone(), seen })
     }
 
     /// Whether a datagram belongs to the traced client.
@@ -91,8 +91,8 @@ impl Sights {
     }
 
     fn note(&mut self, at_ns: u64, what: String) {
-        if self.seen.len() < SIGHTINGS_MAX {
-            self.seen.push(Sighting { at_ns, what });
+        if self.seen.len() < TRACED_DATAGRAMS_MAX {
+            self.seen.push(TracedDatagram { at_ns, what });
         }
     }
 
@@ -197,30 +197,30 @@ mod tests {
 
     #[test]
     fn trace_records_the_client_and_is_returned_once() {
-        let mut sights = Sights::default();
-        assert!(!sights.is_of_watched(&get(7)) && sights.look(at(1), None).is_none());
-        let first = sights.look(at(2), Some(ClientId(7))).unwrap();
-        assert_eq!(first, Sight { now_ns: 2, ..Sight::default() });
-        assert!(sights.is_of_watched(&get(7)) && !sights.is_of_watched(&get(8)));
-        assert!(!sights.is_of_watched(b"short"));
-        sights.note_passed(at(3), &get(7), 1);
-        sights.note_passed(at(4), &get(7), 0);
-        let told = sights.look(at(5), Some(ClientId(7))).unwrap();
+        let mut client_tracer = ClientTracer::default();
+        assert!(!client_tracer.is_of_watched(&get(7)) && client_tracer.look(at(1), None).is_none());
+        let first = client_tracer.look(at(2), Some(ClientId(7))).unwrap();
+        assert_eq!(first, ClientTrace { now_ns: 2, ..ClientTrace::default() });
+        assert!(client_tracer.is_of_watched(&get(7)) && !client_tracer.is_of_watched(&get(8)));
+        assert!(!client_tracer.is_of_watched(b"short"));
+        client_tracer.note_passed(at(3), &get(7), 1);
+        client_tracer.note_passed(at(4), &get(7), 0);
+        let told = client_tracer.look(at(5), Some(ClientId(7))).unwrap();
         let told: Vec<_> = told.seen.iter().map(|seen| (seen.at_ns, seen.what.as_str())).collect();
         assert_eq!(told, [(3, "passes Get on"), (4, "drops Get")]);
-        assert!(!sights.is_of_watched(&get(7)), "that was all");
-        sights.look(at(6), Some(ClientId(7)));
-        for _ in 0..2 * SIGHTINGS_MAX {
-            sights.note_passed(at(7), &get(7), 3);
+        assert!(!client_tracer.is_of_watched(&get(7)), "that was all");
+        client_tracer.look(at(6), Some(ClientId(7)));
+        for _ in 0..2 * TRACED_DATAGRAMS_MAX {
+            client_tracer.note_passed(at(7), &get(7), 3);
         }
-        assert_eq!(sights.look(at(8), Some(ClientId(7))).unwrap().seen.len(), SIGHTINGS_MAX);
+        assert_eq!(client_tracer.look(at(8), Some(ClientId(7))).unwrap().seen.len(), TRACED_DATAGRAMS_MAX);
     }
 
     #[test]
     fn xdp_switch_reports_that_it_cannot_trace() {
         let port = WatchedPort { ifindex: 1, name: "port 0 (nic)".into(), is_seen: false };
-        let mut sights = Sights::at_ports(vec![port]);
-        let told = sights.look(at(2), Some(ClientId(7))).unwrap();
+        let mut client_tracer = ClientTracer::at_ports(vec![port]);
+        let told = client_tracer.look(at(2), Some(ClientId(7))).unwrap();
         assert!(told.blind.is_some_and(|why| why.contains("XDP") && why.contains("nic")));
     }
 }

@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Ports of a switch that are checked.
 #[derive(Debug, Default)]
-pub struct Cables {
+pub struct TrunkLinks {
     /// Numbers and interfaces, ascending.
     ports: Vec<(u16, String)>,
     /// Socket for queries; not bound, so that it receives nothing.
@@ -19,7 +19,7 @@ pub struct Cables {
     look_at_ns: u64,
 }
 
-impl Cables {
+impl TrunkLinks {
     /// For these ports: their numbers, and their interfaces in the caller's network namespace.
     pub fn of(ports: impl IntoIterator<Item = (u16, String)>) -> std::io::Result<Self> {
         let mut ports: Vec<_> = ports.into_iter().collect();
@@ -58,13 +58,13 @@ mod tests {
 
     #[test]
     fn link_state_of_present_and_missing_interfaces() {
-        let mut cables = Cables::of([(4, "lo".to_owned()), (7, "nobody".to_owned())]).unwrap();
-        assert_eq!(cables.down(), Some(&[][..]));
-        cables.look(now());
-        assert_eq!(cables.down(), Some(&[7][..]));
-        let again_ns = cables.next_deadline().unwrap();
-        cables.look(now());
-        assert_eq!(cables.next_deadline(), Some(again_ns), "not yet");
-        assert_eq!(Cables::of([]).unwrap().next_deadline(), None);
+        let mut trunk_links = TrunkLinks::of([(4, "lo".to_owned()), (7, "nobody".to_owned())]).unwrap();
+        assert_eq!(trunk_links.down(), Some(&[][..]));
+        trunk_links.look(now());
+        assert_eq!(trunk_links.down(), Some(&[7][..]));
+        let again_ns = trunk_links.next_deadline().unwrap();
+        trunk_links.look(now());
+        assert_eq!(trunk_links.next_deadline(), Some(again_ns), "not yet");
+        assert_eq!(TrunkLinks::of([]).unwrap().next_deadline(), None);
     }
 }
