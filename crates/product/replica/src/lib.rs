@@ -1,18 +1,21 @@
-//! A storage node as a pure state machine, in whichever modes its partitions replicate.
+//! A storage node as a pure state machine. Its partitions replicate in the mode of their keyspace:
+//! multicast, chain or quorum.
 //!
-//! A [`Replica`] has no socket, clock, thread, file or random source: time, datagrams and disk completions come in through `handle_*`,
-//! datagrams and disk requests go out through `poll_*`.
+//! A [`Replica`] has no socket, clock, thread, file or random source. The time, datagrams and disk
+//! completions come in through `handle_*`; datagrams and disk requests go out through `poll_*`.
 //!
 //! ```text
 //!   datagram ─▶ node: digest, route, epoch, sender ─▶ partition, by its mode ─▶ host: disk, network, lease
 //! ```
 //!
-//! * `node`: what a node does in every mode. `node/mod.rs` dispatches and checks; `requests` and `routes` find the partition; `host` is what
-//!   a partition may use: `storage` (the disk), `outbox` (the network), `session` (lease and term), `visibility` (what may be shown
-//!   elsewhere).
-//! * `modes`: what a partition does: `ordered` agrees on a sequence of decisions (multicast two-phase commit, chains), `quorum` keeps
-//!   registers without a primary (R14).
-//! * `large`: large values. `hot`: copies of hot keys at other nodes. `split`: splits and merges of partitions.
+//! * `node`: what a node does in every mode. `node/mod.rs` checks and dispatches datagrams;
+//!   `requests` and `routes` find the partition of a request. `host` is the part of the node that
+//!   partitions may use: `storage` (the disk), `outbox` (the network), `session` (lease and term),
+//!   `visibility` (what may be shown outside of the core, as by the kernel).
+//! * `modes`: what a partition does. `ordered` agrees on a sequence of decisions (multicast
+//!   two-phase commit, chains); `quorum` keeps registers without a primary (R14).
+//! * `large`: large values. `hot`: copies of hot keys at other nodes. `split`: splits and merges of
+//!   partitions.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;

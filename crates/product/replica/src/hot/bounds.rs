@@ -1,14 +1,16 @@
-//! Bounds and names that owners and holders share.
+//! Bounds and type names that owners and holders of hot keys share.
 
 use nicekv_proto::{KeyDigest, KeyspaceId};
 
-/// Names a hot entry.
+/// Keyspace and key digest: the name of a hot entry in the switch.
 pub(crate) type Name = (KeyspaceId, KeyDigest);
 
-/// Hot entries that a node is assigned, and keys of which it keeps copies.
+/// Bounds the hot entries that the metadata service may assign to a node, and separately the keys
+/// whose copies a node keeps.
 pub(super) const HOT_KEYS_MAX: usize = 16_384;
-/// A copy is renewed after this, because it may be lost, or the switch may have counted lost
-/// stamps. The time doubles while nothing changes.
+/// The owner renews a copy after this time, because the copy message may have been lost, or because
+/// the switch may have counted updates that never reached the owner. The time doubles while nothing
+/// changes.
 pub(super) const REFRESH_NS: u64 = 1_000_000_000;
-/// How often it doubles.
+/// How many times [`REFRESH_NS`] doubles at most.
 pub(super) const REFRESH_DOUBLINGS_MAX: u32 = 4;

@@ -1,7 +1,10 @@
-//! Every state of a tiny world: one key, two nodes that may own it one after the other, a holder or a switch with a copy of its own, two sets, and gets. Owners and
-//! holder are the real ones; what replicates the key, and what the switch counts and keeps, is in a few lines here. Messages arrive in any order, some not at all.
+//! Explores every state of a tiny model: one key, two nodes that may own it one after the other,
+//! one copy (at a holder or in the switch), two sets, and some gets. Owners and holder are the real
+//! code; a few lines here model how the key is replicated, and what the switch counts and stores.
+//! Messages arrive in any order, and some never arrive.
 //!
-//! A get must not be answered with less than what was decided when it passed the switch.
+//! The property: a get is never answered with an older value than the newest one that was decided
+//! when the get passed the switch.
 
 mod switch;
 mod world;
@@ -15,18 +18,18 @@ const STATES_MAX: usize = 30_000;
 struct Explored {
     states: usize,
     violation: Option<Vec<Step>>,
-    /// Gets that were answered from copies.
+    /// Number of gets that were answered from copies.
     answered: usize,
-    /// There are no other states.
+    /// Whether every reachable state was visited before the bound.
     is_whole: bool,
 }
 
-/// Breadth first, up to so many states.
+/// Explores breadth first, up to `states_max` states.
 fn explore(first: World, states_max: usize) -> Explored {
     let mut explored = Explored { states: 0, violation: None, answered: 0, is_whole: false };
     let mut seen = HashSet::new();
     seen.insert(first.fingerprint());
-    // How each state came about.
+    // For each state its predecessor and the step that led to it.
     let mut ways: Vec<(usize, Option<Step>)> = std::vec![(0, None)];
     let mut open = VecDeque::from([(first, 0)]);
     while let Some((mut world, at)) = open.pop_front() {
@@ -62,7 +65,8 @@ fn way_to(ways: &[(usize, Option<Step>)], mut at: usize, last: Step) -> Vec<Step
     way
 }
 
-/// Random ways through the world of two sets; the number of the first that ends wrongly.
+/// Takes up to `ways` random walks through the model with two sets. Returns the number of the first
+/// walk that violates the property.
 fn walk(place: Place, bugs: Bugs, ways: u64) -> Option<u64> {
     (1..=ways).find(|way| {
         let (mut world, mut random) = (World::new(place, 2, bugs), *way);
@@ -75,7 +79,7 @@ fn walk(place: Place, bugs: Bugs, ways: u64) -> Option<u64> {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 steps[(random >> 33) as usize % steps.len()]
             };
-            // What others do meanwhile is what matters.
+            // Prefer steps other than these two, so that walks contain more interleavings.
             let step = (0..3).map(|_| draw()).find(|step| !matches!(step, Step::Tick | Step::Fetch(_)));
             let step = step.unwrap_or_else(draw);
             if !world.take(step).0 {
@@ -87,7 +91,8 @@ fn walk(place: Place, bugs: Bugs, ways: u64) -> Option<u64> {
 
 #[test]
 fn gets_see_every_decision_from_before_they_passed_the_switch() {
-    // Of one set all states there are: 1,184,019 with a holder, 274,245 with a copy in the switch.
+    // With one set the exploration is complete: 1,184,019 states with a holder, 274,245 with a copy
+    // in the switch.
     let is_wide = std::env::var_os("NICEKV_EXPLORE_WIDER").is_some();
     let states_max = if is_wide { 40 * STATES_MAX } else { STATES_MAX };
     for place in [Place::Holder, Place::Switch] {
@@ -100,7 +105,7 @@ fn gets_see_every_decision_from_before_they_passed_the_switch() {
             assert!(violation.is_none(), "{violation:#?}");
             assert!(answered > 100, "copies are shown");
         }
-        assert_eq!(walk(place, Bugs::default(), 20_000), None, "a way that ends wrongly");
+        assert_eq!(walk(place, Bugs::default(), 20_000), None, "a random walk violates the property");
     }
 }
 

@@ -11,11 +11,12 @@ use nicekv_proto::hot::{HotConfirm, HotCopy, HotDrop, HotPulse, HotPulsed, Stamp
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Get, KeyDigest, KeyspaceId, Now, Reply, Status};
 
-/// Bytes of the keys and entries of all copies.
+/// Memory for all copies: bytes of their keys and entries.
 const COPIES_BYTES_MAX: usize = 32 << 20;
-/// Copies of owners whose leases have run out are dropped after this, or twice as long.
+/// A copy is dropped when its owner's lease ended at least this long ago. The check runs at the
+/// same interval, so a copy stays for up to twice as long.
 const ABANDONED_NS: u64 = 10_000_000_000;
-/// Owners whose leases are remembered.
+/// How many owners' leases a holder remembers at most.
 const OWNERS_MAX: usize = 1024;
 
 #[derive(Clone, Debug)]
@@ -37,23 +38,24 @@ impl Copy {
     }
 }
 
-/// Copies of a serial may be shown until then, on this node's clock.
+/// Until when copies of one serial may be shown, on this node's clock.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     serial: u64,
-    /// When it replaced the one before.
+    /// When this lease replaced the owner's lease of an earlier serial.
     since_ns: u64,
     until_ns: u64,
 }
 
-/// The fate of a get that a switch has sent here because its key is hot.
+/// What to do with a get that a switch has sent here because its key is hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer<'a> {
-    /// Answered here.
+    /// Answer it with this reply.
     Reply(Reply<'a>),
-    /// Passed on to the owner.
+    /// Pass it on to the owner at this address.
     Pass(SocketAddrV4),
-    /// No copy and no owner known: the client retries, and then reaches no holder.
+    /// Drop it: neither a copy nor the owner is known. The client's retry has no room for a stamp,
+    /// so it reaches no holder.
     Unknown,
 }
 
@@ -61,25 +63,25 @@ pub(crate) enum Answer<'a> {
 pub(crate) struct Holder {
     copies: BTreeMap<(Name, Box<[u8]>), Copy>,
     leases: BTreeMap<SocketAddrV4, Lease>,
-    /// Identifies the process.
+    /// Random number of this process, so that owners notice a restart.
     nonce: u64,
     bytes: usize,
-    /// When abandoned copies were last looked for.
+    /// When this holder last searched for abandoned copies.
     looked_ns: u64,
-    /// Changes that were not polled yet; `None`: nobody polls.
+    /// Changes for `poll`, oldest first. `None`: nobody polls, so changes are not recorded.
     told: Option<VecDeque<CopyShift>>,
 }
 
 impl Holder {
-    /// For a process that has just started.
+    /// State of a process that has just started.
     pub(crate) fn new(incarnation: u64) -> Self {
-        // 0 means none.
+        // 0 would mean "unknown process".
         let nonce = incarnation.max(1);
         let (copies, leases) = (BTreeMap::new(), BTreeMap::new());
         Self { copies, leases, nonce, bytes: 0, looked_ns: 0, told: None }
     }
 
-    /// From now on changes are kept to be polled.
+    /// Starts recording changes for [`Self::poll`].
     pub(crate) fn tell(&mut self) {
         self.told.get_or_insert_default();
     }
@@ -92,15 +94,15 @@ impl Holder {
         self.told.as_ref().is_none_or(VecDeque::is_empty)
     }
 
-    /// Copies with these names are not shown outside any more: the node is a member of their
-    /// partition.
+    /// Reports the copies with these names as dropped, so that nobody outside of the core (the
+    /// kernel) answers from them any more: the node has become a member of their partition.
     pub(crate) fn withdraw(&mut self, is_meant: impl Fn(&Name) -> bool) {
         let Some(told) = &mut self.told else { return };
         let names = self.copies.keys().filter(|(name, _)| is_meant(name));
         told.extend(names.map(|(name, key)| CopyShift::Dropped(CopyOf { name: *name, key: key.clone() })));
     }
 
-    /// An owner sends a copy. An older one changes nothing.
+    /// An owner has sent a copy. It replaces the copy held unless its stamp is older.
     pub(crate) fn on_copy(&mut self, from: SocketAddrV4, copy: &HotCopy<'_>, outbox: &mut Outbox) {
         let name = ((copy.keyspace, copy.digest), Box::from(copy.key));
         let known = self.copies.get(&name);
@@ -111,7 +113,7 @@ impl Holder {
         let bytes = self.bytes + copy.entry.len() + if before == 0 { copy.key.len() } else { 0 } - before;
         let is_full = before == 0 && self.copies.len() >= HOT_KEYS_MAX;
         if is_full || bytes > COPIES_BYTES_MAX {
-            // The copy is not confirmed, so the switch sends no gets for it.
+            // No room. Without a `HotConfirm` the switch sends this node no gets for the key.
             return;
         }
         self.bytes = bytes;
@@ -124,24 +126,24 @@ impl Holder {
         outbox.send(copy.vring, |out| confirm.encode(out));
     }
 
-    /// Whether there are copies of a keyspace.
+    /// Whether this node holds copies of keys of this keyspace.
     pub(crate) fn has_copies_of(&self, keyspace: KeyspaceId) -> bool {
         self.next_keyspace(keyspace) == Some(keyspace)
     }
 
-    /// The keyspaces of all copies, ascending.
+    /// The keyspaces of all copies held, ascending.
     pub(crate) fn keyspaces(&self) -> Vec<KeyspaceId> {
         let after = |known: &KeyspaceId| self.next_keyspace(KeyspaceId(known.0.checked_add(1)?));
         core::iter::successors(self.next_keyspace(KeyspaceId::DEFAULT), after).collect()
     }
 
-    /// The first keyspace with copies, from this one on.
+    /// The first keyspace at or above `from` with a copy.
     fn next_keyspace(&self, from: KeyspaceId) -> Option<KeyspaceId> {
         let first = ((from, KeyDigest::default()), Box::default());
         self.copies.range(first..).next().map(|(((keyspace, _), _), _)| *keyspace)
     }
 
-    /// Drops the copies of this digest.
+    /// The owner takes back the copies of a key digest: drops those up to the given instance.
     pub(crate) fn on_drop(&mut self, from: SocketAddrV4, drop: &HotDrop) {
         let name = (drop.keyspace, drop.digest);
         self.keep_if(|of, copy| *of != name || copy.owner != from || copy.stamp.instance > drop.instance);
@@ -162,13 +164,13 @@ impl Holder {
         });
     }
 
-    /// An owner grants a lease for its copies, and gets this node's time in answer. A lease of
-    /// another serial replaces the one before, and the answer promises that the old copies are not
-    /// shown any more, so a late pulse must not bring the old lease back. Such a pulse refers to an
-    /// earlier time.
+    /// An owner grants a lease for its copies; the answer carries this node's time. A lease of
+    /// another serial replaces the earlier one, and by its answer this node promises to show no
+    /// copies of the earlier serial. So a pulse that was delayed must not restore the earlier
+    /// lease. It is recognized by its clock time, which is older than the replacement.
     pub(crate) fn on_pulse(&mut self, now: Now, from: SocketAddrV4, pulse: &HotPulse, outbox: &mut Outbox) {
         let HotPulse { serial, nonce, clock_ns, lease_ns } = *pulse;
-        // Without a lease it ends: the time is one that this node has sent.
+        // A grant of length 0 ends the lease, because `clock_ns` is a past time of this node.
         let until_ns = clock_ns.saturating_add(lease_ns);
         let is_full = self.leases.len() >= OWNERS_MAX;
         let lease = match self.leases.get(&from) {
@@ -192,14 +194,15 @@ impl Holder {
         outbox.send(from, |out| answer.encode(out));
     }
 
-    /// The serial of an owner whose copies would be shown.
+    /// The serial of an owner whose copies may be shown now.
     #[cfg(test)]
     pub(super) fn shows(&self, now: Now, owner: SocketAddrV4) -> Option<u64> {
         let lease = self.leases.get(&owner)?;
         (now.boot_ns < lease.until_ns).then_some(lease.serial)
     }
 
-    /// Drops copies of owners whose leases have run out long ago; looks from time to time.
+    /// Drops copies of owners whose leases ended more than [`ABANDONED_NS`] ago. Checks at most
+    /// once in that time.
     pub(crate) fn forget_abandoned(&mut self, now: Now) {
         let is_empty = self.copies.is_empty() && self.leases.is_empty();
         if is_empty || now.boot_ns < self.looked_ns + ABANDONED_NS {
@@ -217,8 +220,9 @@ impl Holder {
         self.leases = leases;
     }
 
-    /// A get that a switch has stamped (H6): answered from a copy of that instance with that number
-    /// or a later one, within the lease of its owner.
+    /// Answers a get that a switch has stamped (H6): from a copy of the stamp's instance, with the
+    /// stamp's number or a later one, while the owner's lease runs. Otherwise the get is passed on
+    /// or dropped.
     pub(crate) fn answer(&self, now: Now, get: &Get<'_>, stamp: Stamp) -> Answer<'_> {
         let name = ((get.keyspace, get.digest), Box::from(get.key));
         let Some(copy) = self.copies.get(&name) else { return Answer::Unknown };
@@ -235,7 +239,7 @@ impl Holder {
             Ok(Entry { value: Some(value), version, .. }) => {
                 Answer::Reply(Reply { version, value: Some(value), ..Reply::bare(get.op, Status::Ok) })
             }
-            // Keys that expire or do not exist have no copies.
+            // Absent keys and keys that expire have no copies.
             _ => Answer::Pass(copy.owner),
         }
     }

@@ -1,5 +1,5 @@
-//! The node's part in hot keys: which requests are for copies, and when owners and holders
-//! ([`crate::hot`]) get news.
+//! Connects a node's dispatch with hot keys ([`crate::hot`]): finds the requests that copies may
+//! answer, and forwards messages and changes of keys to owners and holders.
 
 use crate::hot::{Answer, Hot, Name};
 use crate::node::Replica;
@@ -13,16 +13,16 @@ use nicekv_proto::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_proto::{Datagram, Form, Get, KeyDigest, KeyspaceId, Now, PartitionId, Reply, Update};
 
 impl Host {
-    /// Whether an op of a key may be decided: no get that a switch forwards from now on may be
-    /// answered without its effect (H4). If not, the partition is called when it may
-    /// (`Partition::reconsider`).
+    /// Whether an op of a key may be decided: only if no get that leaves a switch from now on can
+    /// be answered from a copy without the op's effect (H4). If not, `Partition::reconsider` is
+    /// called when the op may be decided.
     pub(crate) fn may_decide(&mut self, now: Now, partition: PartitionId, key: &[u8]) -> bool {
         let Hot { owner, counters, .. } = &mut self.hot;
         owner.may_decide(now, partition, key, counters)
     }
 
-    /// The length that a get must have to be answered outside by this reply, by the kernel or a
-    /// switch (G8, H9); 0: it never is.
+    /// The length that a get must have so that the kernel or a switch can answer it with this reply
+    /// (G8, H9). 0: neither ever answers this key.
     pub(crate) fn useful_length(
         &self,
         keyspace: KeyspaceId,
@@ -66,14 +66,14 @@ impl Replica {
         }
     }
 
-    /// A request for a key has arrived with this stamp of a switch.
+    /// A request for a key has arrived with a switch's stamp: passes the stamp to the owner.
     pub(crate) fn note_stamp(&mut self, slot: usize, update: &Update<'_>, stamp: Stamp) {
         let partition = self.partitions[slot].membership().partition;
         self.host.hot.owner.note_stamp(partition, update.key, stamp);
     }
 
-    /// Whether a get that a switch has stamped, or that the primary should see, is handled here
-    /// instead of by a partition.
+    /// Handles a get that a switch has stamped, or that the primary should see, if this is not the
+    /// partition's task. Returns whether it did.
     pub(crate) fn is_answered_hot(
         &mut self,
         now: Now,
@@ -85,8 +85,8 @@ impl Replica {
             return false;
         }
         let slot = self.partitions.find(get.keyspace, get.digest.match_value());
-        // A hot entry may lead here when no other table does, so its gets are fenced like those
-        // that bypass the switches (R6, R12).
+        // A hot entry may lead a get to this node when no other table does. So such gets need the
+        // direct lease, like those that bypass the switches (R6, R12).
         let is_fenced = !stamp.is_some() || self.host.has_direct_lease(now);
         let serves = |slot: &usize| is_fenced && self.partitions[*slot].membership().standing.serves();
         if let Some(slot) = slot.filter(serves) {
@@ -106,7 +106,8 @@ impl Replica {
             Answer::Reply(reply) => {
                 counters.answered += 1;
                 usage.note_held_gets(get.keyspace, 1);
-                // The switch may have a copy, too: then it answers gets of that length (H9).
+                // If the switch may hold a copy, too, the reply says how long a get must be for the
+                // switch to answer it (H9).
                 let reply = Reply { integer: reply.length() as i64, ..reply };
                 outbox.send(client, |out| reply.encode(out));
             }
@@ -119,8 +120,8 @@ impl Replica {
         }
     }
 
-    /// The primary has to see gets of a hot key. Another member passes one on to it from time to
-    /// time.
+    /// The primary has to see some gets of a hot key to know the key. Another member therefore
+    /// passes a get on to it from time to time. Returns whether it did.
     fn shows_primary(&mut self, now: Now, from: SocketAddrV4, get: &Get<'_>, slot: usize) -> bool {
         let membership = self.partitions[slot].membership();
         let (id, epoch, me) = (membership.partition, membership.epoch, self.host.config.node);
@@ -143,8 +144,9 @@ impl Replica {
         true
     }
 
-    /// Whether an epoch cannot be acknowledged yet, because copies of a partition that this node
-    /// will no longer lead may be shown (H5). It is assigned again.
+    /// Whether this node cannot acknowledge an epoch yet: it leads the partition no more in that
+    /// epoch, but copies of its keys may still be shown (H5). The metadata service sends the
+    /// assignment again.
     pub(crate) fn holds_back(&mut self, now: Now, assign: &Assign) -> bool {
         let Some(slot) = self.partitions.slot(assign.partition) else { return false };
         let membership = self.partitions[slot].membership();
@@ -154,14 +156,15 @@ impl Replica {
         leaves && owner.holds_back(now, assign.partition, counters)
     }
 
-    /// This node has entered an epoch of the partition.
+    /// Called when this node has entered an epoch of the partition.
     pub(crate) fn entered(&mut self, slot: usize) {
         let membership = self.partitions[slot].membership();
         let leads = membership.primary == self.host.config.node && membership.standing.serves();
         let Hot { owner, holder, .. } = &mut self.host.hot;
         owner.entered(membership.partition, leads);
         if membership.standing != Standing::Outside {
-            // What members show is reported in another way.
+            // Members report what they show through `Visibility`, so copies of these keys are
+            // withdrawn.
             let is_meant = |(keyspace, digest): &Name| {
                 *keyspace == membership.keyspace && membership.range.contains(digest.match_value())
             };
@@ -169,14 +172,14 @@ impl Replica {
         }
     }
 
-    /// Keyspace and digest of a key whose read was reported.
+    /// The name of the key whose read was reported; `None` for other changes.
     fn name_of_read(&self, shift: &Shift) -> Option<Name> {
         let ShiftKind::Read(key, _) = &shift.kind else { return None };
         self.named(shift.partition, key)
     }
 
-    /// Passes on changes of hot keys, sends what is due, and decides ops that have waited. Does
-    /// nothing before its time.
+    /// Forwards changes of hot keys to the owner, sends messages that are due, and lets ops that
+    /// have waited be decided. Cheap if nothing is due.
     pub(crate) fn flush_hot(&mut self, now: Now) {
         loop {
             self.say_what_is_due(now);

@@ -1,18 +1,18 @@
 //! Leases: until when holders may show the copies of an owner.
 //!
 //! ```text
-//!   owner ──HotPulse (serial, clock, duration)──▶ holder    by the holder's own clock, so that delays do not matter
-//!         ◀──HotPulsed (serial, clock)───────────           … it was that late there: a lease from then on ends there before it ends here
+//!   owner ──HotPulse (serial, clock, duration)──▶ holder    the lease runs on the holder's clock, from `clock` on
+//!         ◀──HotPulsed (serial, clock)───────────           the holder's time: sent before it arrives, so such a lease ends at the holder first
 //! ```
 //!
-//! To revoke copies the owner goes on under another serial. A node that answers with the new serial
-//! shows no copies of earlier ones any more. For a node that does not answer, its old lease counts
-//! until it ends; also when its process has restarted.
+//! To revoke copies the owner continues with another serial. A node that answers with the new
+//! serial shows no copies of earlier serials any more. If a node does not answer, the owner waits
+//! until that node's earlier lease has ended, even if the node's process has restarted.
 //!
-//! The switch is a holder like any other (H9), asked by `HotLease` and answering by `HotLeased`,
-//! but its answer does not end an earlier lease, because late pulses may reach it out of order. So
-//! its leases are short. Which switch it is does not matter: one with another nonce than the
-//! pulse's takes no lease, and the lease of the one before counts on.
+//! The switch is a holder like any other (H9): it gets `HotLease` and answers with `HotLeased`. But
+//! its answer does not end an earlier lease, because pulses may reach it out of order; so its
+//! leases are short. The owner need not know which switch it is: a switch whose nonce differs from
+//! the pulse's takes no lease, and the owner keeps counting the lease of the switch before it.
 
 use super::bounds::{Name, REFRESH_DOUBLINGS_MAX, REFRESH_NS};
 use crate::node::outbox::Outbox;
@@ -21,19 +21,19 @@ use core::net::SocketAddrV4;
 use nicekv_proto::Now;
 use nicekv_proto::hot::{HotLease, HotLeased, HotPulse, HotPulsed};
 
-/// A node may show copies for at most this long after it was asked for the time: about as long as
-/// the direct lease, within which it lies. Nodes that hold copies of each other's keys all exchange
-/// pulses, fewer with longer leases.
+/// Longest time for which a node may show copies after it has sent its time. That is about the
+/// length of the direct lease (R12), within which it lies. Nodes that hold copies of each other's
+/// keys all exchange pulses; longer leases mean fewer pulses.
 pub(super) const NODE_LEASE_NS: u64 = 120_000_000;
-/// Likewise for the switch.
+/// The same for the switch.
 pub(super) const SWITCH_LEASE_NS: u64 = 30_000_000;
-/// A lease is renewed after this part of it.
+/// A lease is renewed after 1/3 of its length.
 const PULSE_DIVISOR: u64 = 3;
-/// A holder that has answered, but with the wrong serial, is asked again after this.
+/// A holder that answers with an old serial is asked again after this time.
 const AGAIN_NS: u64 = 1_000_000;
-/// Bound on clock drift, as a part of the time, as with the serving lease (R12).
+/// Clocks may drift apart by 1/8 of the elapsed time, as with the serving lease (R12).
 const DRIFT_DIVISOR: u64 = 8;
-/// A holder that was sent no copy for this long has none, because each is renewed more often.
+/// A holder to which no copy was sent for this long has none: each copy is renewed more often.
 const USED_NS: u64 = (REFRESH_NS << REFRESH_DOUBLINGS_MAX) + REFRESH_NS;
 
 /// A holder of copies.
@@ -51,41 +51,42 @@ impl Peer {
     }
 }
 
-/// The result of an answer.
+/// What a holder's answer to a pulse shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answered {
-    /// It comes from a new process, which has no copies.
+    /// The answer comes from a new process, which has no copies.
     pub(super) is_new: bool,
-    /// No revoked copies are shown anywhere any more.
+    /// It was the last answer needed: revoked copies are shown nowhere any more.
     pub(super) is_last: bool,
 }
 
-/// What is known of a holder.
+/// What the owner knows of a holder.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     nonce: u64,
-    /// Its time when it answered last, and this node's when the answer came.
+    /// The holder's time in its newest answer, and this node's time when that answer arrived.
     clock_ns: u64,
     heard_ns: u64,
     pulse_ns: u64,
-    /// Copies of this serial are shown there until then at most, on this node's clock; those of
-    /// earlier serials; and those of earlier processes.
+    /// Until when the holder may show copies, on this node's clock: those of the current serial
+    /// (`granted_ns`), those of earlier serials (`before_ns`), and those of earlier processes at
+    /// its address (`former_ns`).
     granted_ns: u64,
     before_ns: u64,
     former_ns: u64,
-    /// Number of names that it should have copies of.
+    /// Number of names of which the holder should have copies.
     wanted_by: usize,
-    /// When it was last sent a copy.
+    /// When a copy was last sent to the holder.
     used_ns: u64,
 }
 
 impl Known {
-    /// Whether it may have something to show.
+    /// Whether the holder may have copies that are wanted.
     fn is_used(&self, now: Now) -> bool {
         self.wanted_by > 0 && self.used_ns > 0 && now.boot_ns < self.used_ns + USED_NS
     }
 
-    /// Whether it is sent pulses.
+    /// Whether the owner sends it pulses.
     fn is_asked(&self, now: Now) -> bool {
         self.is_used(now) || self.has_others(now)
     }
@@ -95,8 +96,9 @@ impl Known {
         now.boot_ns < self.before_ns.max(self.former_ns)
     }
 
-    /// The next lease, from its last clock; 0 if it is only asked for the time. It lies within the
-    /// direct lease (R12), so that others need not know of it.
+    /// The length of the next lease, counted from the holder's last reported time; 0 if the pulse
+    /// only asks for its time. The lease ends within this node's direct lease (R12), so other nodes
+    /// need not know of it.
     fn grant(&mut self, now: Now, lease_ns: u64, direct_until_ns: u64) -> u64 {
         self.pulse_ns = now.boot_ns + lease_ns / PULSE_DIVISOR;
         let room_ns = direct_until_ns.saturating_sub(self.heard_ns);
@@ -113,12 +115,13 @@ impl Known {
 #[derive(Clone, Debug)]
 pub(super) struct Leases {
     peers: BTreeMap<Peer, Known>,
-    /// The key that was last used to reach the switch; another message by it reaches the switch
-    /// again.
+    /// Vring address and name of the key whose value was last sent to the switch. Leases are sent
+    /// by the same address, so they reach the same switch.
     way: Option<(SocketAddrV4, Name)>,
-    /// Copies are shown under leases of the serial under which they were made.
+    /// The current serial. A copy is shown only under a lease of the serial under which it was
+    /// made.
     serial: u64,
-    /// Copies of earlier serials may still be shown.
+    /// Whether copies of earlier serials may still be shown.
     awaits: bool,
 }
 
@@ -136,14 +139,14 @@ impl Leases {
         self.peers.entry(holder).or_default().wanted_by += 1;
     }
 
-    /// It is sent a copy.
+    /// A copy is being sent to a holder.
     pub(super) fn note_copy(&mut self, now: Now, holder: Peer) {
         if let Some(known) = self.peers.get_mut(&holder) {
             known.used_ns = now.boot_ns;
         }
     }
 
-    /// The switch is sent a copy, by an address of the key's vring.
+    /// A copy is being sent to the switch, through an address of the key's vring.
     pub(super) fn note_value(&mut self, now: Now, vring: SocketAddrV4, name: Name) {
         self.way = Some((vring, name));
         self.note_copy(now, Peer::Switch);
@@ -156,7 +159,7 @@ impl Leases {
         }
     }
 
-    /// A node sends its name, its time, and its serial.
+    /// A node answers a pulse with its nonce, its time and the serial it goes by.
     pub(super) fn on_pulsed(&mut self, now: Now, from: SocketAddrV4, pulsed: &HotPulsed) -> Answered {
         let HotPulsed { nonce, clock_ns, serial } = *pulsed;
         let (peer, is_current) = (Peer::Node(from), serial == self.serial);
@@ -172,7 +175,7 @@ impl Leases {
         Answered { is_new, is_last }
     }
 
-    /// The switch does. Whether it is a new one, which has nothing.
+    /// The switch answers a pulse. Returns whether it is a new switch, which has no copies.
     pub(super) fn on_leased(&mut self, now: Now, leased: &HotLeased) -> bool {
         self.on_answer(now, Peer::Switch, leased.nonce, leased.clock_ns)
     }
@@ -180,20 +183,20 @@ impl Leases {
     fn on_answer(&mut self, now: Now, from: Peer, nonce: u64, clock_ns: u64) -> bool {
         let Some(known) = self.peers.get_mut(&from).filter(|_| nonce != 0) else { return false };
         let is_new = known.nonce != nonce;
-        // A late answer says nothing about now.
+        // An answer that was overtaken by a newer one says nothing about the present.
         if is_new || clock_ns > known.clock_ns {
             (known.nonce, known.clock_ns, known.heard_ns) = (nonce, clock_ns, now.boot_ns);
         }
         if is_new {
-            // Leases of the process before count on.
+            // Leases of the earlier process still have to be waited for.
             known.former_ns = known.former_ns.max(known.before_ns).max(known.granted_ns);
             (known.before_ns, known.granted_ns, known.pulse_ns) = (0, 0, 0);
         }
         is_new
     }
 
-    /// Begins another serial. Returns until when copies of earlier ones may be shown, unless their
-    /// holders say sooner that they are not.
+    /// Begins another serial, which revokes all copies. Returns until when copies of earlier
+    /// serials may be shown if their holders do not confirm the revocation earlier.
     pub(super) fn renounce(&mut self) -> u64 {
         self.serial = self.serial.wrapping_add(1);
         self.awaits = true;
@@ -255,7 +258,7 @@ mod tests {
         let (mut outbox, mut bytes) = (Outbox::new(NodeId(1)), Vec::new());
         leases.pulse(now(after_ns), direct_until_ns, &mut outbox);
         outbox.poll(&mut bytes)?;
-        match Datagram::decode(&bytes).expect("one of ours").1 {
+        match Datagram::decode(&bytes).expect("a valid datagram").1 {
             Datagram::HotLease(lease) => Some(lease),
             other => panic!("{other:?}"),
         }
@@ -274,16 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn lease_of_a_former_switch_counts_on() {
+    fn lease_of_a_former_switch_is_waited_for() {
         let mut leases = told();
-        let asked = pulsed(&mut leases, 0, u64::MAX).expect("the time is asked for");
-        assert_eq!((asked.nonce, asked.until_ns, asked.serial), (0, 0, 1), "nothing is known of it yet");
+        let asked = pulsed(&mut leases, 0, u64::MAX).expect("a pulse asks for the switch's time");
+        assert_eq!((asked.nonce, asked.until_ns, asked.serial), (0, 0, 1), "the switch is not known yet");
         assert!(leases.on_leased(now(0), &of_switch(77, 500)));
         let granted = pulsed(&mut leases, 0, u64::MAX).expect("a lease");
         assert_eq!((granted.nonce, granted.until_ns), (77, 500 + SWITCH_LEASE_NS));
-        assert!(leases.on_leased(now(1), &of_switch(78, 9)), "another one has nothing");
+        assert!(
+            leases.on_leased(now(1), &of_switch(78, 9)),
+            "another nonce means a new switch without copies"
+        );
         let bound_ns = START_NS + SWITCH_LEASE_NS + SWITCH_LEASE_NS / DRIFT_DIVISOR;
-        assert_eq!(leases.renounce(), bound_ns, "the first one may show copies until then");
+        assert_eq!(leases.renounce(), bound_ns, "the first switch may show copies until then");
         assert_eq!(pulsed(&mut leases, 2, u64::MAX).map(|lease| (lease.nonce, lease.serial)), Some((78, 2)));
     }
 
@@ -291,22 +297,23 @@ mod tests {
     fn leases_end_within_the_direct_lease() {
         let mut leases = told();
         leases.on_leased(now(0), &of_switch(77, 500));
-        let asked = pulsed(&mut leases, 0, START_NS).expect("the time is asked for");
+        let asked = pulsed(&mut leases, 0, START_NS).expect("a pulse asks for the switch's time");
         assert_eq!((asked.nonce, asked.until_ns), (0, 0));
         assert_eq!(leases.renounce(), 0);
-        let granted = pulsed(&mut leases, 0, START_NS + 9_000).expect("what there is room for");
+        let granted =
+            pulsed(&mut leases, 0, START_NS + 9_000).expect("a lease that ends within the direct lease");
         assert_eq!((granted.nonce, granted.until_ns), (77, 500 + 8_000));
         assert_eq!(leases.renounce(), START_NS + 9_000);
     }
 
-    /// An owner, a holder, and a network that reorders, delays and duplicates.
+    /// An owner, a holder, and a network that reorders, delays and duplicates messages.
     struct Walk {
         leases: Leases,
         holder: Holder,
         after_ns: u64,
         pulses: Vec<HotPulse>,
         answers: Vec<HotPulsed>,
-        /// From this serial on copies may be shown.
+        /// Copies of serials below this one must not be shown any more.
         first: u64,
     }
 
@@ -325,7 +332,7 @@ mod tests {
         fn sent(outbox: &mut Outbox) -> Option<Datagram<'static>> {
             let mut bytes = Vec::new();
             outbox.poll(&mut bytes)?;
-            Some(match Datagram::decode(&bytes).expect("one of ours").1 {
+            Some(match Datagram::decode(&bytes).expect("a valid datagram").1 {
                 Datagram::HotPulse(pulse) => Datagram::HotPulse(pulse),
                 Datagram::HotPulsed(pulsed) => Datagram::HotPulsed(pulsed),
                 other => panic!("{other:?}"),
@@ -343,10 +350,10 @@ mod tests {
                         self.first = self.leases.serial();
                     }
                 }
-                // A restarted process, with another name.
+                // The holder's process restarts with another nonce.
                 5 if place.is_multiple_of(8) => self.holder = Holder::new(random),
                 5..9 => {
-                    // Its copies are made again.
+                    // The owner sends new copies and a pulse.
                     self.leases.note_copy(now, Peer::Node(HOLDER));
                     self.leases.pulse(now, u64::MAX, &mut outbox);
                     self.pulses.extend(Self::sent(&mut outbox).map(|sent| match sent {
@@ -372,8 +379,8 @@ mod tests {
             }
         }
 
-        /// Number of correct steps; how often revoked copies were seen to be over, and copies
-        /// shown.
+        /// Returns the number of correct steps, how often revoked copies were confirmed as gone,
+        /// and how often copies were shown.
         fn run(&mut self, seed: u64) -> (usize, usize, usize) {
             let (mut random, mut taken_back, mut shown) = (seed, 0, 0);
             for step in 0..400 {

@@ -1,5 +1,5 @@
-//! Copies of hot keys at nodes that are no members of their partition, and in the switch (KVSwitch
-//! §3.2, §4.2; rules H1 to H9).
+//! Copies of hot keys at nodes that are not members of the key's partition, and in the switch
+//! (KVSwitch §3.2, §4.2; rules H1 to H9).
 //!
 //! ```text
 //!   client ──Update──▶ switch ──Update, (i, s+1)──▶ owner: note, prepare … may it decide? … decide, show
@@ -9,27 +9,29 @@
 //! ```
 //!
 //! The *owner* is the primary of the key's partition ([`Owner`]), a *holder* is any other node at
-//! its switch ([`Holder`]). Switch and metadata service decide where copies should be and which
-//! gets go there. Correctness does not depend on their choices, except that the numbers which a
-//! switch writes for an instance never go back, and no two switches have the same instance (H1,
-//! H8).
+//! the owner's switch ([`Holder`]). The switch and the metadata service decide where copies should
+//! be and which gets go there. Correctness does not depend on their choices, with two exceptions:
+//! the numbers that a switch writes for an instance never decrease, and no two switches have the
+//! same instance (H1, H8).
 //!
-//! A copy labelled (i, n) holds every update that the owner decided before it was made. It may be
-//! shown to gets that were stamped with i and at most n. So the owner must not decide another op of
-//! the key while a get that leaves the switch may still have such a stamp (H4). It decides when it
-//! has *evidence* that the switch counts above n: a stamp, or `HotClosed`. If the switch is silent,
-//! the owner revokes its copies, and waits until its holders have confirmed or their *lease* has
-//! ended (H7): about a hundred milliseconds. It renews leases only within its own direct lease
-//! (R12), so others that wait for that lease (R6) need not know of copies.
+//! A copy labelled (i, n) contains every update that the owner decided before it made the copy. It
+//! may be shown to gets that were stamped with i and a number of at most n. So the owner must not
+//! decide another op of the key while a get that leaves the switch may still get such a stamp (H4).
+//! It decides when it has *evidence* that the switch counts above n: a stamp on an update, or
+//! `HotClosed`. If the switch is silent, the owner revokes its copies, and waits until the holders
+//! have confirmed that or their *leases* have ended (H7), which takes about a hundred milliseconds.
+//! It renews leases only within its own direct lease (R12), so nodes that wait for the direct lease
+//! (R6) need not know of copies.
 //!
-//! A lease covers all copies of one *serial*. To revoke some, the owner goes on under another
-//! serial: leases under the old one run out, unless their holder says before that it goes by the
-//! new one. Only then does the owner acknowledge an epoch in which it leads the partition no more
-//! (H5), so the next primary need not know of copies.
+//! A lease covers all copies of one *serial*. To revoke copies, the owner continues with another
+//! serial: leases of the old serial run out, unless the holder confirms the new serial earlier.
+//! Only then does the owner acknowledge an epoch in which it no longer leads the partition (H5), so
+//! the next primary need not know of copies.
 //!
-//! The switch that the owner is attached to may be a holder, too (H9): it is sent the reply to give
-//! instead of the entry, and asked for the time in the same way. It shows its copy while its count
-//! is the label's number, so all of the above holds for it unchanged.
+//! The switch to which the owner is attached may be a holder, too (H9). The owner sends it a
+//! complete reply instead of an entry, and pulses that ask for its time, as with any holder. The
+//! switch shows its copy only while its count equals the label's number, so the rules above hold
+//! for it unchanged.
 
 mod bounds;
 #[cfg(test)]
@@ -50,12 +52,12 @@ pub use shown::{CopyOf, CopyShift, Lessor};
 use crate::node::status::HotCounters;
 use nicekv_proto::PartitionId;
 
-/// A node's state of hot keys, its own and others'.
+/// A node's state of hot keys: of the keys that it owns, and of its copies of other nodes' keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Hot {
     pub(crate) owner: Owner,
     pub(crate) holder: Holder,
-    /// For operators.
+    /// Counters for operators.
     pub counters: HotCounters,
 }
 
@@ -65,8 +67,8 @@ impl Hot {
         Self { owner, holder, counters: HotCounters::default() }
     }
 
-    /// When [`Replica::handle_deadline`](crate::Replica::handle_deadline) has something to do about
-    /// them.
+    /// When [`Replica::handle_deadline`](crate::Replica::handle_deadline) must next be called for
+    /// hot keys.
     pub(crate) fn next_deadline(&self) -> u64 {
         self.owner.next_deadline()
     }

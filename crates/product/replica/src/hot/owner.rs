@@ -1,5 +1,5 @@
-//! The primary of hot keys: which copies of its keys may exist, and whether an op may be decided in
-//! spite of them.
+//! The primary of hot keys: decides which copies of its keys may exist, and whether an op may be
+//! decided while they do.
 
 use super::bounds::{HOT_KEYS_MAX, Name};
 use super::key::HotKey;
@@ -16,17 +16,18 @@ use nicekv_proto::hot::{HotAssign, HotClose, HotCopy, HotDrop, HotLeased, HotPul
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Form, Now, PartitionId};
 
-/// A member that does not lead passes on a get of a hot name after this, so that the primary learns
-/// its key.
+/// A member that does not lead passes a get of each hot name to the primary at most once in this
+/// time, so that the primary learns the key.
 const SHOW_NS: u64 = 100_000_000;
-/// Known keys of one name: those that share their first 16 bytes, where keys are partitioned by
-/// range.
+/// Bound on known keys of one name. Where keys are partitioned by range, keys that share their
+/// first 16 bytes share a name.
 const KEYS_OF_NAME_MAX: usize = 16;
 
-/// A key of a partition.
+/// A key and its partition.
 pub(super) type Key = (PartitionId, Box<[u8]>);
 
-/// For a partition that this node leads: an address of its vring, where a switch listens.
+/// For a partition that this node leads, returns an address of its vring, through which messages
+/// reach the switch.
 pub(crate) type Leads<'a> = &'a dyn Fn(PartitionId) -> Option<SocketAddrV4>;
 
 #[derive(Clone, Debug)]
@@ -34,19 +35,20 @@ pub(crate) struct Owner {
     spreads: BTreeMap<Name, Spread>,
     keys: BTreeMap<Key, HotKey>,
     of_name: BTreeMap<Name, Vec<Key>>,
-    /// When to look at each key next.
+    /// The keys in order of their next check.
     looks: BTreeSet<(u64, Key)>,
     leases: Leases,
     /// When to renew leases next.
     pulse_ns: u64,
-    /// Partitions that must have no more copies.
+    /// Partitions for which no new copies may be made, because this node is about to stop leading
+    /// them.
     closing: BTreeSet<PartitionId>,
-    /// Keys whose ops may be decided now.
+    /// Keys whose waiting ops may be decided now.
     woken: Vec<Key>,
 }
 
 impl Owner {
-    /// For a process that has just started.
+    /// State of a process that has just started.
     pub(crate) fn new(incarnation: u64) -> Self {
         Self {
             spreads: BTreeMap::new(),
@@ -60,7 +62,8 @@ impl Owner {
         }
     }
 
-    /// The metadata service assigns copies. Whether the assignment is new.
+    /// The metadata service assigns holders to a name. Returns whether the assignment differs from
+    /// the present one.
     pub(crate) fn assign(&mut self, assign: &HotAssign, outbox: &mut Outbox) -> bool {
         let name = (assign.keyspace, assign.digest);
         let wanted = Spread::new(assign);
@@ -90,19 +93,19 @@ impl Owner {
         true
     }
 
-    /// Whether requests need not be checked.
+    /// Whether no copies are assigned, so requests need no check.
     pub(crate) fn is_idle(&self) -> bool {
         self.spreads.is_empty()
     }
 
-    /// Whether the switch should have a copy of keys of this name, and answers gets of the reply's
-    /// length (G8, H9).
+    /// Whether the switch should have copies of keys of this name. It then answers gets that are as
+    /// long as the reply (G8, H9).
     pub(crate) fn is_in_switch(&self, name: &Name) -> bool {
         self.spreads.get(name).is_some_and(|spread| spread.in_switch)
     }
 
-    /// Whether the primary should see a get of this name that came to another member: from time to
-    /// time.
+    /// Whether this member should pass a get of this name on to the primary: at most once in
+    /// [`SHOW_NS`].
     pub(crate) fn is_to_be_shown(&mut self, now: Now, name: &Name) -> bool {
         let Some(spread) = self.spreads.get_mut(name) else { return false };
         let is_time = now.boot_ns >= spread.shown_ns + SHOW_NS;
@@ -110,18 +113,18 @@ impl Owner {
         is_time
     }
 
-    /// Whether copies of a key are wanted, and its shown entry is not known.
+    /// Whether copies of a key are wanted whose shown entry is not known.
     pub(crate) fn lacks(&self, partition: PartitionId, name: &Name, key: &[u8]) -> bool {
         let is_known = || self.keys.get(&(partition, key.into())).is_some_and(|hot| hot.entry().is_some());
         self.spreads.contains_key(name) && !is_known()
     }
 
-    /// Changes a key's state, and looks at the key again at once.
+    /// Changes a key's state, and has the key checked at once.
     fn change(&mut self, key: &Key, change: impl FnOnce(&mut HotKey)) {
         let Some(hot) = self.keys.get_mut(key) else { return };
         change(hot);
         self.look_at(key, 0);
-        let hot = self.keys.get_mut(key).expect("it was there");
+        let hot = self.keys.get_mut(key).expect("it was there before");
         if hot.take_awaited() {
             self.woken.push(key.clone());
         }
@@ -147,20 +150,20 @@ impl Owner {
         }
     }
 
-    /// A switch has stamped a request for a key: it counts to this number, or beyond, from now on
-    /// (H4).
+    /// A request for a key carried a switch's stamp: from now on the switch stamps with this number
+    /// or a greater one (H4).
     pub(crate) fn note_stamp(&mut self, partition: PartitionId, key: &[u8], stamp: Stamp) {
         if stamp.is_some() && !self.keys.is_empty() {
             self.change(&(partition, key.into()), |hot| hot.note(stamp));
         }
     }
 
-    /// The switch reports what it has counted of an instance, or that it has dropped it: then its
-    /// copies are needed by nobody.
+    /// The switch reports its count of an instance, or that it has dropped the instance. A dropped
+    /// instance needs no copies.
     pub(crate) fn on_closed(&mut self, name: Name, stamp: Stamp) {
         let is_gone = |spread: &Spread| spread.instance == stamp.instance && stamp.seen == u64::MAX;
         if self.spreads.get(&name).is_some_and(is_gone) {
-            let spread = self.spreads.remove(&name).expect("it was there");
+            let spread = self.spreads.remove(&name).expect("it was there before");
             spread.peers().for_each(|peer| self.leases.unwant(peer));
         }
         for key in self.of_name.get(&name).cloned().unwrap_or_default() {
@@ -168,8 +171,8 @@ impl Owner {
         }
     }
 
-    /// Whether ops of a key may be decided now (H4); if not, [`Self::poll_woken`] returns it when
-    /// they may.
+    /// Whether ops of a key may be decided now (H4). If not, [`Self::poll_woken`] returns the key
+    /// when they may.
     pub(crate) fn may_decide(
         &mut self,
         now: Now,
@@ -191,12 +194,12 @@ impl Owner {
         may
     }
 
-    /// A key whose ops may be decided now.
+    /// Takes a key whose waiting ops may be decided now.
     pub(crate) fn poll_woken(&mut self) -> Option<Key> {
         self.woken.pop()
     }
 
-    /// The shown state of a key has changed. `name`: the key's, if it was read.
+    /// The shown state of a key has changed. `name`: the name of the key, if the change is a read.
     pub(crate) fn take(&mut self, shift: Shift, name: Option<Name>) {
         let partition = shift.partition;
         match shift.kind {
@@ -215,8 +218,8 @@ impl Owner {
         }
     }
 
-    /// A get was answered with an entry, and no op locks its key. The key is known from now on, if
-    /// copies are wanted.
+    /// A get was answered with an entry, and no op locks its key. If copies are wanted, the owner
+    /// knows the key from now on.
     fn read(&mut self, key: Key, entry: &[u8], name: Option<Name>) {
         if !self.keys.contains_key(&key)
             && let Some(name) = name
@@ -260,7 +263,7 @@ impl Owner {
         }
     }
 
-    /// A holder that has restarted has no copies.
+    /// A restarted holder has no copies: makes all of its copies due.
     fn copy_anew(&mut self, holder: Peer) {
         self.pulse_ns = 0;
         let has = self.spreads.iter().filter(|(_, spread)| spread.peers().any(|peer| peer == holder));
@@ -272,8 +275,8 @@ impl Owner {
         }
     }
 
-    /// Revokes all copies that may be shown now: they are over when their leases are. Those that
-    /// are still wanted are made again.
+    /// Revokes all copies that may be shown now. They end with their leases at the latest; those
+    /// that are still wanted are sent again.
     fn take_back(&mut self, counters: &mut HotCounters) {
         let until_ns = self.leases.renounce();
         self.pulse_ns = 0;
@@ -282,8 +285,9 @@ impl Owner {
         open.iter().for_each(|key| self.change(key, |hot| hot.take_back(until_ns)));
     }
 
-    /// Whether copies of a partition may be shown yet. Ask before acknowledging an epoch in which
-    /// this node leads it no more (H5). After the first time no new ones are made.
+    /// Whether copies of a partition may still be shown. Must be asked before this node
+    /// acknowledges an epoch in which it no longer leads the partition (H5). From the first call on
+    /// no new copies are made.
     pub(crate) fn holds_back(
         &mut self,
         now: Now,
@@ -312,8 +316,8 @@ impl Owner {
         }
     }
 
-    /// Sends what is due. `direct_until_ns`: until then this node may answer gets that bypass the
-    /// switches (R12), and let others do so.
+    /// Sends messages that are due. `direct_until_ns`: when this node's direct lease (R12) ends,
+    /// and with it its right to let holders show copies.
     pub(crate) fn flush(
         &mut self,
         now: Now,
@@ -340,7 +344,7 @@ impl Owner {
         self.pulse_ns = self.leases.next_ns(now);
     }
 
-    /// Acts on a key. Whether its copies have to be revoked.
+    /// Checks a key and sends what is due for it. Returns whether its copies have to be revoked.
     fn look(
         &mut self,
         now: Now,
@@ -378,15 +382,15 @@ impl Owner {
         step.takes_back
     }
 
-    /// When to call [`Self::flush`] at the latest.
+    /// When [`Self::flush`] must be called next.
     pub(crate) fn next_deadline(&self) -> u64 {
         let look_ns = self.looks.first().map_or(u64::MAX, |(at_ns, _)| *at_ns);
         look_ns.min(self.pulse_ns)
     }
 }
 
-/// The entry if it may have copies; otherwise the primary answers (R11). A copy's message has room
-/// for any value that a client can put.
+/// The entry, if it may have copies; if not, only the primary answers gets of the key (R11). A copy
+/// message has room for any value that a client can put.
 fn copied(key: &[u8], entry: Option<&[u8]>) -> Option<Box<[u8]>> {
     let is_lasting =
         |entry: &Entry<'_>| entry.value.is_some() && entry.form == Form::Plain && entry.expiry_ms == 0;

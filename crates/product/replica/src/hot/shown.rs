@@ -1,5 +1,5 @@
-//! Changes of a holder's copies, for gets that are answered outside of the core, such as by the
-//! node's kernel. What members show is in [`Visibility`](crate::Visibility).
+//! Reports changes of a holder's copies to code outside of the core that answers gets, such as the
+//! node's kernel program. (What members show is reported by [`Visibility`](crate::Visibility).)
 //!
 //! ```text
 //!   HotCopy:   Kept ──▶ HotConfirm leaves
@@ -7,16 +7,16 @@
 //!   HotDrop, an epoch in which the node is a member:  Dropped
 //! ```
 //!
-//! A get is answered from the last copy kept of its key, as in H6, and while the lease of the
-//! copy's [`Lessor`] is in force (H7). No copy is kept outside of a key that the node is a member
-//! for.
+//! A get is answered from the newest copy of its key as H6 says, and only while the lease of the
+//! copy's [`Lessor`] runs (H7). The kernel keeps no copy of a key if the node is a member of the
+//! key's partition.
 
 use super::bounds::Name;
 use alloc::boxed::Box;
 use core::net::SocketAddrV4;
 use nicekv_proto::hot::Stamp;
 
-/// A key with a copy.
+/// A key of which this node holds a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CopyOf {
     /// Keyspace and digest.
@@ -25,37 +25,37 @@ pub struct CopyOf {
     pub key: Box<[u8]>,
 }
 
-/// An owner that grants leases, and for which of its copies.
+/// An owner and a serial: leases are granted for all copies of that owner with that serial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lessor {
-    /// The owner of the keys.
+    /// Address of the owner.
     pub owner: SocketAddrV4,
-    /// For copies made under this serial.
+    /// The serial under which the copies were made.
     pub serial: u64,
 }
 
-/// A change of what may be shown of copies.
+/// A change of what a holder may show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyShift {
-    /// The copy of the key, in place of an earlier one.
+    /// This copy of the key replaces an earlier one.
     Kept {
         /// The key.
         of: CopyOf,
-        /// For gets stamped with this instance, and up to this number.
+        /// The copy may answer gets stamped with this instance and a number up to this one.
         stamp: Stamp,
-        /// Under its leases.
+        /// Whose lease the copy needs.
         lessor: Lessor,
         /// Encoded as [`Entry`](nicekv_proto::recovery::Entry).
         entry: Box<[u8]>,
     },
-    /// The key has no copy any more.
+    /// The copy of this key is gone.
     Dropped(CopyOf),
-    /// Copies of this lessor may be shown until this time on the boot-time clock. Copies of other
-    /// serials of the same owner may not be shown.
+    /// Copies of this lessor may be shown until `until_ns` on the boot-time clock. Copies of other
+    /// serials of the same owner may no longer be shown.
     Leased {
-        /// The lessor.
+        /// The owner and serial of the lease.
         lessor: Lessor,
-        /// 0: not at all.
+        /// 0: these copies may not be shown at all.
         until_ns: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Where copies of a hot name should be.
+//! The holders that the metadata service has assigned to a hot name.
 
 use super::leases::{Leases, Peer};
 use crate::node::outbox::Outbox;
@@ -11,13 +11,13 @@ use nicekv_proto::hot::{HotAssign, HotCopy, HotValue, REPLY_BODY_BYTES_MAX};
 use nicekv_proto::limits::KERNEL_KEY_BYTES_MAX;
 use nicekv_proto::recovery::Entry;
 
-/// As the metadata service assigns it.
+/// An assignment of the metadata service.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     pub(super) instance: u64,
     pub(super) holders: Vec<SocketAddrV4>,
     pub(super) in_switch: bool,
-    /// When a member that does not lead last passed on a get.
+    /// When this member, which does not lead, last passed a get of this name on to the primary.
     pub(super) shown_ns: u64,
 }
 
@@ -37,7 +37,7 @@ impl Spread {
         self.holders == other.holders && self.in_switch == other.in_switch
     }
 
-    /// Sends all of them the same copy; the switch gets it as a ready reply.
+    /// Sends the same copy to all holders. The switch gets it in the form of a complete reply.
     pub(super) fn send(
         &self,
         now: Now,
@@ -52,7 +52,7 @@ impl Spread {
             leases.note_copy(now, Peer::Node(*holder));
             outbox.send(*holder, |out| copy.encode(out));
         }
-        // Switches do not keep longer keys, nor the empty one.
+        // Switches store neither longer keys nor the empty key.
         if self.in_switch
             && (1..=KERNEL_KEY_BYTES_MAX).contains(&key.len())
             && let Ok(entry) = Entry::decode(entry)

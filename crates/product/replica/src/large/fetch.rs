@@ -1,11 +1,11 @@
-//! Fetches large values that entries or ops name and that are not on disk: from other members, in
-//! parts, a few at once.
+//! Fetches large values that entries or ops name but that are not on this node's disk: from other
+//! members, in parts, a few values at once.
 //!
-//! First the full members are asked, the next one after some silence, or if a member does not have
-//! the value, or has a wrong one. Then members that are not full: if the only full member's disk
-//! has damaged a value, the copy that is left is at a member that was away and joins again; and
-//! that member waits for what it asks the full one. If no member has a value, no entry will name it
-//! for long: an op or a copy that comes later replaces the entry.
+//! Full members (those that hold everything) are asked first; the next one is asked if a member is
+//! silent, does not have the value, or has sent wrong content. Then the other members are asked: if
+//! the only full member's disk has damaged a value, a member that was away and is joining again may
+//! have the last good copy, and its join waits until the full member has fetched the value. If no
+//! member has a value, no entry will name it for long: a later op or copy replaces the entry.
 
 use super::{FETCHES_MAX, Fetching, WAITING_MAX};
 use crate::node::Replica;
@@ -19,12 +19,12 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::recovery::{CopyFrame, VALUE_PART_BYTES};
 use nicekv_proto::{Now, OpId, PartitionId};
 
-/// Missing values that are looked at at once.
+/// How many missing values one pass examines at most.
 const LOOKS_MAX: usize = 2 * FETCHES_MAX;
 
 impl Host {
-    /// A request needs a value that a member of its partition may have. The request comes again
-    /// when the value is fetched.
+    /// Keeps a request until the value that it needs has been fetched from a member of its
+    /// partition; then the request is handled again.
     pub(crate) fn await_value(
         &mut self,
         partition: PartitionId,
@@ -46,8 +46,8 @@ impl Host {
 }
 
 impl Replica {
-    /// Fetches what is missing, unless that is under way. Called at every heartbeat, and after
-    /// changes.
+    /// Starts fetching missing values, as far as they are not being fetched yet. Called at every
+    /// heartbeat, and after changes.
     pub(crate) fn fetch_values(&mut self, now: Now) {
         if self.host.storage.values.lacking_after(None).is_none() {
             self.host.values.fetches.clear();
@@ -71,18 +71,19 @@ impl Replica {
         }
     }
 
-    /// At the end of a batch: fetches what has just been found missing.
+    /// At the end of a batch of datagrams: starts fetching values that the batch has found missing.
     pub(crate) fn fetch_wanted_values(&mut self, now: Now) {
         if core::mem::take(&mut self.host.values.is_wanting) {
             self.fetch_values(now);
         }
     }
 
-    /// A value that is missing and not being fetched, in turn.
+    /// The next value, in the order of names, that is missing and not being fetched.
     fn next_lack(&self) -> Option<OpId> {
         let index = &self.host.storage.values;
         let mut after = self.host.values.last_fetch;
-        // No more can be under way, and the order may start over.
+        // This many steps suffice: at most `FETCHES_MAX` values are being fetched, and the search
+        // may wrap around once.
         for _ in 0..FETCHES_MAX + 2 {
             let Some(lack) = index.lacking_after(after) else {
                 after = after.map(|_| None)?;
@@ -97,12 +98,12 @@ impl Replica {
         None
     }
 
-    /// Starts a fetch if there is a member to ask, and the disk has room.
+    /// Starts fetching a value if there is a member to ask and the disk has room.
     fn begin_fetch(&mut self, now: Now, name: OpId) {
         let Some(lack) = self.host.storage.values.lack(name) else { return };
         let (reference, partition) = (lack.reference, lack.partition);
         self.host.values.last_fetch = Some(name);
-        // A client is sending it.
+        // A client is just sending this value.
         let is_sent = self.host.values.transfers.contains_key(&name);
         if is_sent || self.host.disk_space != DiskSpace::Enough || self.host.copies.pause(now).is_some() {
             return;
@@ -126,8 +127,8 @@ impl Replica {
         self.ask_for_value(now, name);
     }
 
-    /// A member that has passed on a waiting request has the value that it names, even if it lacks
-    /// others.
+    /// The member that passed on a request which waits for this value: it has the value, even if it
+    /// lacks others.
     fn known_holder(&self, partition: PartitionId, name: OpId) -> Option<SocketAddrV4> {
         let membership = self.partitions.get(partition)?.membership();
         let is_member = |from: &SocketAddrV4| membership.members.iter().any(|member| member.address == *from);
@@ -135,8 +136,8 @@ impl Replica {
         requests.map(|(from, _)| *from).find(is_member)
     }
 
-    /// The member to ask for a value after `asked` others: full members come first, starting with
-    /// another one each time.
+    /// The member to ask for a value when `asked` members were asked before. Full members come
+    /// first; each fetch starts with another one.
     fn holder(&mut self, partition: PartitionId, asked: usize) -> Option<SocketAddrV4> {
         self.host.values.tries += usize::from(asked == 0);
         let (whole, all) = (self.others(partition, true).count(), self.others(partition, false).count());
@@ -149,7 +150,7 @@ impl Replica {
         rest.nth(place - whole).map(|member| member.address)
     }
 
-    /// The other members of a partition; or those of them that are full.
+    /// The other members of a partition; with `holds_all`, only full ones.
     fn others(&self, partition: PartitionId, holds_all: bool) -> impl Iterator<Item = &Member> {
         let members = self.partitions.get(partition).into_iter().flat_map(|of| &of.membership().members);
         let me = self.host.config.node;
@@ -171,8 +172,9 @@ impl Replica {
         self.ask_for_value(now, name);
     }
 
-    /// A member does not have the value, or a wrong one: asks another. If none is left, all are
-    /// asked again at the next heartbeat, unless nothing names the value.
+    /// A member does not have the value, or has sent wrong content: asks another one. When all have
+    /// refused, they are asked again at the next heartbeat, unless nothing names the value any
+    /// more.
     fn on_refused(&mut self, now: Now, name: OpId) {
         let Some(fetching) = self.host.values.fetches.get_mut(&name) else { return };
         fetching.refusals += 1;
@@ -194,7 +196,7 @@ impl Replica {
         self.host.send_frame(StreamPeer::Dialed(from), &request);
     }
 
-    /// A member has sent a part, or has nothing.
+    /// A member has sent a part of a value, or reports that it does not have the value.
     pub(crate) fn on_value_part(
         &mut self,
         now: Now,
@@ -227,18 +229,19 @@ impl Replica {
         }
     }
 
-    /// Handles requests again that have waited for a value.
+    /// Handles again the requests that have waited for this value.
     pub(super) fn resume_waiting(&mut self, now: Now, name: OpId) {
         for (from, datagram) in self.host.values.waiting.remove(&name).into_iter().flatten() {
             self.handle_plain(now, from, &datagram, None);
         }
     }
 
-    /// A fetched value is on disk, or was wrong.
+    /// The disk has finished a fetched value: it is complete, or its content was wrong.
     pub(super) fn on_fetch_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
         let Some(fetching) = self.host.values.fetches.get_mut(&name) else { return };
         if end == ValueEnd::Wrong {
-            // The member's disk has damaged it without noticing; its scrub will (`scrub`).
+            // That member's disk has damaged the value without noticing; the member's scrub will
+            // find it (`scrub`).
             (fetching.offset, fetching.is_ending) = (0, false);
             return self.on_refused(now, name);
         }

@@ -1,4 +1,4 @@
-//! Large values that clients put.
+//! Large values that clients send for their puts.
 
 use super::transfer::{LargePut, Transfer, settled_report};
 use super::{PAUSE_NS, ROOM, TRANSFERS_MAX};
@@ -14,14 +14,14 @@ use nicekv_proto::{Datagram, NodeId, Now, OpId, Status, Update};
 use nicekv_transport::Received;
 
 impl Host {
-    /// A client puts a large value that is not on disk: lets it send the value, and reports what
-    /// has arrived before.
+    /// A client puts a large value that is not on disk: allows it to send the value, or, if it has
+    /// sent parts before, reports which have arrived.
     pub(crate) fn expect_value(&mut self, now: Now, membership: &Membership, put: &LargePut<'_>) {
         if let Some(transfer) = self.values.transfers.get_mut(&put.reference.name) {
             if transfer.reference == put.reference {
                 transfer.ask_again(now, put);
             } else {
-                // Two contents under one name: the first one stands.
+                // Two puts use one name for different contents: the first one counts.
                 self.counters.malformed += 1;
             }
             return;
@@ -38,13 +38,13 @@ impl Host {
         self.values.transfers.insert(name, transfer);
     }
 
-    /// Whether an update names a large value that a client has sent, and for which the disk has no
-    /// room. The update then goes to its partition to be refused.
+    /// Whether an update names a large value that a client has sent but for which the disk has no
+    /// room. Such an update goes to its partition only to be refused.
     pub(crate) fn has_no_room_for(&self, update: &Update<'_>) -> bool {
         self.values.without_room == Some(update.op)
     }
 
-    /// Whether a client is sending a large value, because some of it has just arrived.
+    /// Whether a client is sending a large value: some of it arrived within the last [`PAUSE_NS`].
     pub(crate) fn is_receiving(&self, now: Now, name: OpId) -> bool {
         let transfer = self.values.transfers.get(&name);
         transfer.is_some_and(|transfer| {
@@ -52,8 +52,8 @@ impl Host {
         })
     }
 
-    /// Reports to the client that puts a large value that it is complete here, or why it is not
-    /// taken. `has_primary`: as in [`LargePut`].
+    /// Reports to a client that the large value it puts is complete here, or why this node does not
+    /// accept it. `has_primary`: as in [`LargePut`].
     pub(crate) fn report_value(
         &mut self,
         membership: &Membership,
@@ -68,7 +68,8 @@ impl Host {
     }
 }
 
-/// The members that a report lists: all, if this node is the primary or there is none.
+/// The members that a report lists: all of them if this node is the primary or the mode has no
+/// primary, otherwise none.
 fn told_members(membership: &Membership, me: NodeId, has_primary: bool) -> Vec<NodeId> {
     if has_primary && membership.primary != me {
         return Vec::new();
@@ -77,16 +78,16 @@ fn told_members(membership: &Membership, me: NodeId, has_primary: bool) -> Vec<N
 }
 
 impl Replica {
-    /// A client's message about a large value.
+    /// Handles a client's message about a large value.
     pub(crate) fn on_large(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         match datagram {
             Datagram::Chunk(chunk) => self.on_chunk(now, chunk),
             Datagram::ReadChunks(read) => self.on_read_chunks(now, from, read),
-            _ => unreachable!("not about one"),
+            _ => unreachable!("only messages about large values come here"),
         }
     }
 
-    /// A part of a large value has arrived.
+    /// A chunk of a large value has arrived.
     fn on_chunk(&mut self, now: Now, chunk: &Chunk<'_>) {
         let Host { values, storage, counters, config, .. } = &mut self.host;
         let Some(transfer) = values.transfers.get_mut(&chunk.op).filter(|transfer| !transfer.is_ending)
@@ -97,7 +98,7 @@ impl Replica {
         let Some(slot) = self.partitions.slot(transfer.partition) else { return };
         let is_member = self.partitions[slot].membership().position(config.node).is_some();
         if !is_member || chunk.mask & receiver_bit(config.node) == 0 {
-            // A switch without masks has sent it to all members.
+            // The chunk is for other members; a switch that knows no masks has sent it to all.
             return;
         }
         let Some((offset, length)) = transfer.reference.chunk(chunk.number) else {
@@ -113,7 +114,7 @@ impl Replica {
             Received::New => {
                 storage.write_value(&transfer.reference, offset, chunk.bytes);
                 transfer.is_written = true;
-                // Parts that have arrived need no more room.
+                // A chunk has arrived, so the client may send further ones.
                 transfer.receiver.set_room(ROOM);
             }
             Received::Duplicate => values.counters.chunks_known += 1,
@@ -125,7 +126,7 @@ impl Replica {
         }
     }
 
-    /// All parts of a large value were written.
+    /// The disk has finished a large value: it is complete and checked, wrong, or has no room.
     pub(crate) fn on_value_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
         if end == ValueEnd::Whole {
             self.host.storage.values.add(name);
@@ -133,7 +134,7 @@ impl Replica {
         self.host.values.counters.wrong += u64::from(end == ValueEnd::Wrong);
         self.on_fetch_ended(now, name, end);
         self.on_making_ended(now, name, end);
-        // Makes room by removing values that are no longer needed.
+        // Makes room by removing values that nothing uses.
         self.remove_dead(now);
         let transfer = self.host.values.transfers.remove(&name);
         if end == ValueEnd::Whole {
@@ -144,14 +145,14 @@ impl Replica {
         let status = match end {
             ValueEnd::Whole => Status::Ok,
             ValueEnd::NoRoom => Status::DiskFull,
-            // The client asks again, and then starts over.
+            // The client sends its update again, and the transfer starts over.
             ValueEnd::Wrong => return,
         };
         let membership = self.partitions[slot].membership();
         self.host.report_value(membership, &transfer.reference, transfer.teller(), status);
         let (from, request) = (transfer.from, core::mem::take(&mut transfer.request));
-        // The report decides nothing, because other members may have the value. Where there is a
-        // primary, the partition refuses the op.
+        // The report refuses nothing, because other members may have the value. With a primary, the
+        // partition refuses the op.
         if request.is_empty() || (end == ValueEnd::NoRoom && !transfer.has_primary) {
             return;
         }
@@ -160,7 +161,7 @@ impl Replica {
         self.host.values.without_room = None;
     }
 
-    /// Sends reports that are due, and drops transfers that have stopped.
+    /// Sends transfer reports that are due, and drops transfers whose client has stopped sending.
     pub(crate) fn report_transfers(&mut self, now: Now) {
         let Host { values, storage, outbox, config, .. } = &mut self.host;
         if values.transfers.is_empty() {
@@ -177,7 +178,7 @@ impl Replica {
             let membership = partitions.get(transfer.partition).map(Partition::membership);
             let membership = membership.filter(|membership| membership.position(config.node).is_some());
             let Some(membership) = membership.filter(|_| !transfer.receiver.is_abandoned(now.boot_ns)) else {
-                // The parts of a condemned value are kept: its fetch continues from them.
+                // Keep the parts of a condemned value: the fetch from a member continues from them.
                 if transfer.is_written && !storage.values.is_condemned(op) {
                     storage.remove_value(op);
                 }
@@ -194,7 +195,8 @@ impl Replica {
         let is_home = |transfer: &&Transfer| self.partitions.slot(transfer.partition).is_some();
         let is_asked_for = |transfer: &&Transfer| !transfer.has_primary && !transfer.request.is_empty();
         abandoned.iter().filter(is_asked_for).filter(is_home).for_each(|transfer| {
-            // Other replicas may have been enough for the client (R14).
+            // The put may have completed at other replicas (R14), so this replica fetches the value
+            // from them.
             let request = (transfer.from, &transfer.request[..]);
             self.host.await_value(transfer.partition, transfer.reference, request);
         });

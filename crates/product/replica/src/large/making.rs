@@ -1,11 +1,11 @@
-//! A large value that is built here (`makings`), for ops that carry only what they add: the primary
-//! builds the result, and members fetch it (L8).
+//! Builds a large value (`makings`) for ops that carry only what they add to it: the primary builds
+//! the result, and the other members fetch it (L8).
 //!
 //! ```text
 //!   partition ──make_value──▶ part: read ─▶ hashed, written ─▶ next ─▶ … whole, and named ──▶ partition: on_value_made
 //! ```
 //!
-//! Only one piece of a part is in memory at a time.
+//! Only one piece of one part is in memory at a time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,10 +14,10 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::{OpId, PartitionId};
 use nicekv_transport::Checksum;
 
-/// Values that may be built at once.
+/// How many values may be built at once.
 pub(crate) const MAKINGS_MAX: usize = 64;
 
-/// A part of a value that is built.
+/// A part of the value to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValuePart {
     Bytes(Vec<u8>),
@@ -35,10 +35,10 @@ impl ValuePart {
     }
 }
 
-/// What to build a value from, and for which key.
+/// The parts of the value to build, and the key that it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
-    /// Its name: an op of the node's own client.
+    /// The value's name: an op of the node's own client.
     pub name: OpId,
     pub partition: PartitionId,
     pub key: Box<[u8]>,
@@ -49,15 +49,14 @@ pub(crate) struct Recipe {
 #[derive(Clone)]
 pub(super) struct Making {
     pub(super) recipe: Recipe,
-    /// Bytes read of the first part.
+    /// How many bytes of the first remaining part were read.
     pub(super) read: u32,
-    /// The name and the length of the result.
+    /// The name and length of the result; the digest is set at the end.
     pub(super) made: Reference,
     written: u32,
     pub(super) checksum: Box<Checksum>,
 }
 
-/// The next action.
 pub(super) enum Step {
     Read(Reference, u32),
     Write(Vec<u8>),
@@ -67,7 +66,7 @@ pub(super) enum Step {
 impl Making {
     pub(super) fn new(recipe: Recipe) -> Self {
         let length: u64 = recipe.parts.iter().map(ValuePart::length).sum();
-        let length = u32::try_from(length).expect("it is within the limit of values");
+        let length = u32::try_from(length).expect("the length is within the limit of values");
         let made = Reference { name: recipe.name, length, checksum: 0 };
         Self { recipe, read: 0, made, written: 0, checksum: Box::new(Checksum::new()) }
     }
@@ -90,7 +89,7 @@ impl Making {
         }
     }
 
-    /// Takes the next bytes; returns their offset.
+    /// Appends bytes to the result; returns their offset in it.
     pub(super) fn take(&mut self, bytes: &[u8]) -> u32 {
         self.checksum.update(bytes);
         let offset = self.written;
@@ -110,8 +109,7 @@ mod tests {
         OpId { client: ClientId(1), sequence }
     }
 
-    /// Builds a value of these parts, in pieces of this length; every large part consists of
-    /// sevens.
+    /// Builds a value of these parts, reading pieces of this length. A large part is all sevens.
     fn made(parts: Vec<ValuePart>, piece: u32) -> (Vec<u8>, Making) {
         let (name, partition, key) = (op(9), PartitionId(3), b"k".as_slice().into());
         let mut making = Making::new(Recipe { name, partition, key, parts: parts.into() });
@@ -126,7 +124,7 @@ mod tests {
                 Step::Write(bytes) => bytes,
                 Step::End => return (value, making),
             };
-            assert_eq!(making.take(&bytes) as usize, value.len(), "one is behind the other");
+            assert_eq!(making.take(&bytes) as usize, value.len(), "pieces are contiguous");
             value.extend_from_slice(&bytes);
         }
     }

@@ -1,5 +1,5 @@
-//! The node's part in building values (`making`): it reads the parts, writes the result, and tells
-//! the partition.
+//! Runs the building of values (`making`): reads the parts, writes the result, and notifies the
+//! partition.
 
 use super::Reader;
 use super::making::{MAKINGS_MAX, Making, Recipe, Step};
@@ -10,8 +10,8 @@ use nicekv_proto::recovery::VALUE_PART_BYTES;
 use nicekv_proto::{Now, OpId};
 
 impl Host {
-    /// Starts building a value; false: too many are being built, and it has to wait. When it is on
-    /// disk, or cannot be built, the partition is told (`Partition::on_value_made`).
+    /// Starts building a value. Returns false if too many are being built; then the op has to wait.
+    /// `Partition::on_value_made` is called when the value is on disk or could not be built.
     pub(crate) fn make_value(&mut self, recipe: Recipe) -> bool {
         if self.values.makings.len() >= MAKINGS_MAX {
             return false;
@@ -41,7 +41,7 @@ impl Host {
         }
     }
 
-    /// A piece of a part was read. Whether there was one.
+    /// Appends a piece of a part that the disk has read. Returns false if there was none.
     fn take_piece(&mut self, name: OpId, bytes: Option<&[u8]>) -> bool {
         let Some(making) = self.values.makings.get_mut(&name) else { return true };
         let Some(bytes) = bytes else { return false };
@@ -54,7 +54,7 @@ impl Host {
 }
 
 impl Replica {
-    /// A piece of a part was read, or is damaged or gone.
+    /// The disk has read a piece of a part (`None`: it is damaged or gone).
     pub(super) fn on_piece_read(&mut self, now: Now, name: OpId, bytes: Option<&[u8]>) {
         if !self.host.take_piece(name, bytes) {
             self.host.storage.remove_value(name);
@@ -62,7 +62,7 @@ impl Replica {
         }
     }
 
-    /// A value that was built here is complete, or failed.
+    /// A value that was being built is complete, or has failed.
     pub(super) fn on_making_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
         let Some(Making { recipe, made, .. }) = self.host.values.makings.remove(&name) else { return };
         let made = if end == ValueEnd::Whole { Ok(made) } else { Err(end) };

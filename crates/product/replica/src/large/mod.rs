@@ -9,14 +9,17 @@
 //!   client ──ReadChunks, token──▶ disk ──Chunk …──▶ client
 //! ```
 //!
-//! Partitions handle short ops and entries that name values. A value is on disk before a member
-//! acknowledges its op (R1), and before a joiner is complete (R7); in between, an entry may name a
-//! value that is still being fetched. A value has one content for ever, so any node that has it may
-//! send it, whatever the epoch.
+//! Partitions handle only short ops and entries that name values. A member has the value on disk
+//! before it acknowledges the op (R1, L1), and a joiner has all values before it is complete (R7,
+//! L3). An entry that is copied or repaired may arrive before its value, which is fetched then. A
+//! name has one content for ever, so any node that has the value may send it, whatever the epoch.
 //!
-//! * `index`: the values on disk, and what uses them; `transfer`: one that arrives from a client;
-//! * `incoming`: from clients; `fetch`: from members; `making`: built here; `reading`: to clients
-//!   and members; `restart_scan`: after a restart; `scrub`, `progress`: checks of values at rest.
+//! * `index`: the values on disk, and what uses them.
+//! * `transfer`: one value that arrives from a client. `incoming`: all that clients send.
+//! * `fetch`: values from other members. `making`: values built here. `reading`: values sent to
+//!   clients and members.
+//! * `restart_scan`: the pass over entries after a restart. `scrub`, `progress`: checks of values
+//!   at rest.
 
 mod fetch;
 mod incoming;
@@ -43,22 +46,23 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::{KeyspaceId, OpId, PartitionId};
 use transfer::Transfer;
 
-/// Transfers from clients at once.
+/// How many transfers from clients may be under way at once.
 pub(crate) const TRANSFERS_MAX: usize = 256;
-/// Chunks of a transfer in flight: fewer than the queues between sender and process hold (a veth's
-/// holds 256), and more than are sent while a report is on its way.
+/// How many chunks of a transfer may be in flight: fewer than the queues between sender and process
+/// hold (a veth's holds 256), and more than are sent while a report is on its way.
 const ROOM: u32 = 128;
-/// A client that has sent nothing of a value for this long may have stopped: longer than it waits
-/// before it asks, shorter than others should wait for its op.
+/// A client that has sent nothing of a value for this long may have stopped. The time is longer
+/// than a client waits before it asks, and shorter than other clients should wait for its op.
 const PAUSE_NS: u64 = 100_000_000;
-/// Values fetched at once.
+/// How many values are fetched at once.
 const FETCHES_MAX: usize = 4;
-/// Requests that wait for values that are fetched. Further ones are dropped, and clients retry.
+/// How many requests may wait for values that are being fetched. Further ones are dropped, and
+/// their clients retry.
 const WAITING_MAX: usize = 256;
-/// Reads of large values at once.
+/// How many reads of large values may be under way at once.
 const READS_MAX: usize = 256;
 
-/// The purpose of a read.
+/// Who reads a value from disk.
 #[derive(Clone, Copy, Debug)]
 enum Reader {
     Client {
@@ -71,7 +75,7 @@ enum Reader {
         peer: StreamPeer,
         offset: u32,
     },
-    /// A value that is built from it.
+    /// A value that is being built, of which the one read is a part.
     Making {
         name: OpId,
     },
@@ -79,20 +83,20 @@ enum Reader {
     Scrub,
 }
 
-/// A value that is fetched from a member.
+/// A value that this node is fetching from another member.
 #[derive(Clone, Copy, Debug)]
 struct Fetching {
     reference: Reference,
     partition: PartitionId,
     from: SocketAddrV4,
-    /// Everything before is on disk.
+    /// All bytes before this offset are on disk.
     offset: u32,
     asked_ns: u64,
-    /// Members asked, besides one that was known to have it.
+    /// How many members were asked, not counting one that was known to have the value.
     asked: usize,
-    /// Members that do not have it, or have sent a wrong one.
+    /// How many members did not have the value, or have sent wrong content.
     refusals: usize,
-    /// Everything has arrived, and the disk checks it.
+    /// All bytes have arrived; the disk is checking the digest.
     is_ending: bool,
 }
 
@@ -105,31 +109,32 @@ struct Pass {
     pending: Option<u64>,
 }
 
-/// A node's state of large values, besides what its disk holds.
+/// A node's state of large values, except for the index of those on disk.
 #[derive(Clone, Default)]
 pub(crate) struct Values {
     transfers: Map<OpId, Transfer>,
     fetches: BTreeMap<OpId, Fetching>,
     makings: BTreeMap<OpId, Making>,
-    /// The value whose update is being handled without room for it.
+    /// The value whose update is just being handled although the disk has no room for it.
     without_room: Option<OpId>,
-    /// Something is missing that was not requested yet.
+    /// A value is missing and not requested yet.
     is_wanting: bool,
-    /// Requests to handle again when a value is on disk, with their senders, as they arrived.
+    /// For each missing value the datagrams to handle again when it is on disk, with their senders.
     waiting: BTreeMap<OpId, Vec<(SocketAddrV4, Vec<u8>)>>,
-    /// The last fetch, and the number of tries over all fetches, to ask another member each time.
+    /// The value of the last fetch, and the number of fetches started so far: each fetch asks
+    /// another member first.
     last_fetch: Option<OpId>,
     tries: usize,
-    /// In the order in which the disk answers.
+    /// Reads under way, in the order in which the disk answers them.
     reads: VecDeque<(u64, OpId, Reader)>,
     pass: Pass,
     scrub: progress::ValueScrub,
-    /// The key of tokens.
+    /// The secret key from which tokens are computed.
     secret: [u8; 32],
     pub counters: ValueCounters,
 }
 
-/// Counts of large values since the process began.
+/// Counters of large values since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueCounters {
     pub transfers: u64,
@@ -138,22 +143,22 @@ pub struct ValueCounters {
     pub chunks: u64,
     pub chunks_known: u64,
     pub chunks_refused: u64,
-    /// The content was not what its op had named.
+    /// Values whose content did not match the digest that their op had named.
     pub wrong: u64,
     pub fetched: u64,
     pub made: u64,
     pub chunks_sent: u64,
     pub reads_refused: u64,
     pub removed: u64,
-    /// Damaged values on disk.
+    /// Damaged values found on disk.
     pub damaged: u64,
-    /// Bytes read by the scrub, and its finished passes.
+    /// Bytes read by the scrub, and how many passes it has finished.
     pub scrubbed_bytes: u64,
     pub scrubs: u64,
 }
 
 impl Values {
-    /// For a process that has just started.
+    /// State of a process that has just started.
     pub(crate) fn new(incarnation: u64, storage: u128, hash_seed: u64) -> Self {
         let mut seed = Vec::new();
         seed.extend_from_slice(&incarnation.to_be_bytes());
@@ -162,16 +167,17 @@ impl Values {
         Self { secret: blake3::derive_key("nicekv tokens of reads", &seed), ..Self::default() }
     }
 
-    /// The token that a client must show before it is sent more than it has sent.
+    /// The token that a client at this address must show before the node sends it more bytes than
+    /// it has received from it (L5).
     pub(crate) fn token(&self, client: SocketAddrV4) -> u64 {
         let mut address = [0; 6];
         address[..4].copy_from_slice(&client.ip().octets());
         address[4..].copy_from_slice(&client.port().to_be_bytes());
         let hash = blake3::keyed_hash(&self.secret, &address);
-        u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("it is longer"))
+        u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
     }
 
-    /// When something is due.
+    /// When the next transfer report or timeout is due.
     pub(crate) fn next_deadline(&self) -> u64 {
         self.transfers.values().map(Transfer::next_deadline).min().unwrap_or(u64::MAX)
     }

@@ -1,41 +1,42 @@
-//! Progress of the scrub of large values: the current value, its hash so far, and what may be read
-//! now.
+//! Progress of the scrub of large values: the value being read, its checksum so far, and how many
+//! bytes may be read now.
 
 use nicekv_proto::OpId;
 use nicekv_proto::large::Reference;
 use nicekv_transport::Checksum;
 
-/// The disk keeps a checksum per block, and reads whole blocks to compare it.
+/// The disk keeps a checksum for each block of this size, and can verify only whole blocks.
 const BLOCK_BYTES: u64 = 64 << 10;
-/// Read at one heartbeat at most, because others wait.
+/// Most bytes to read at one heartbeat, so that other reads do not wait long.
 pub(super) const READ_BYTES_MAX: u64 = 4 * BLOCK_BYTES;
 
-/// Progress of the pass.
+/// Progress of the current pass over all values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueScrub {
-    /// No pass starts before.
+    /// When the next pass may start.
     pub(super) next_ns: u64,
-    /// When the current pass started.
+    /// When the current pass started; `None` between passes.
     pub(super) begun_ns: Option<u64>,
-    /// The value that was read last, and the current one.
+    /// The last value that was finished, and the one being read.
     pub(super) after: Option<OpId>,
     pub(super) current: Option<Current>,
     pub(super) is_pending: bool,
-    /// May be read now, by the rate.
+    /// Bytes that the scrub's rate allows to be read now.
     pub(super) credit_bytes: u64,
 }
 
-/// A value that is being read.
+/// The value that is being read.
 #[derive(Clone, Debug)]
 pub(super) struct Current {
     pub(super) reference: Reference,
-    /// Of everything before `offset`.
+    /// Checksum of all bytes before `offset`.
     pub(super) checksum: Checksum,
     pub(super) offset: u32,
 }
 
 impl ValueScrub {
-    /// What to read of the current value now: blocks, or its end.
+    /// The next part to read of the current value (name, offset, length): whole blocks, or the rest
+    /// if it is shorter. `None` if there is not enough credit.
     pub(super) fn next_read(&mut self) -> Option<(OpId, u32, u32)> {
         let Current { reference, offset, .. } = self.current.as_ref()?;
         let left = u64::from(reference.length - offset);
@@ -44,7 +45,8 @@ impl ValueScrub {
         (bytes > 0).then_some((reference.name, *offset, bytes as u32))
     }
 
-    /// A part was read, or could not be. Whether the value may still match its reference.
+    /// Takes in a part; `None`: the disk could not read it. Returns false if the value is known not
+    /// to match its reference.
     pub(super) fn take(&mut self, bytes: Option<&[u8]>) -> bool {
         self.is_pending = false;
         let (Some(mut current), Some(bytes)) = (self.current.take(), bytes) else { return false };
@@ -77,7 +79,8 @@ mod tests {
         ValueScrub { current, credit_bytes, is_pending: true, ..ValueScrub::default() }
     }
 
-    /// Reads a value in parts, with this much credit for each. Whether it is found whole.
+    /// Reads a value in parts, with this much credit for each. Returns whether it matches its
+    /// reference.
     fn read_through(credit_bytes: u64, value: &[u8]) -> bool {
         let mut scrub = begun(0);
         loop {

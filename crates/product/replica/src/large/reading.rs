@@ -1,4 +1,4 @@
-//! Large values that clients and members read.
+//! Reads of large values by clients and members.
 
 use super::{READS_MAX, Reader};
 use crate::node::Replica;
@@ -18,8 +18,8 @@ impl Host {
 }
 
 impl Replica {
-    /// A client asks for parts of a large value. It is sent no more than it has sent until it has
-    /// shown a token for its address.
+    /// A client asks for chunks of a large value. Until it has shown a token for its address, it is
+    /// sent at most as many bytes as it has sent (L5).
     pub(crate) fn on_read_chunks(&mut self, now: Now, from: SocketAddrV4, read: &ReadChunks) {
         let to = read.reply_to.unwrap_or(from);
         if read.replica != ANY_REPLICA && read.replica != self.host.config.node {
@@ -48,7 +48,7 @@ impl Replica {
         self.begin_read(now, read.reference.name, offset, bytes, reader);
     }
 
-    /// A member lacks a large value.
+    /// A member asks for a part of a large value that it lacks.
     pub(crate) fn on_value_request(
         &mut self,
         now: Now,
@@ -76,14 +76,15 @@ impl Replica {
     pub(super) fn begin_read(&mut self, now: Now, name: OpId, offset: u32, bytes: u32, reader: Reader) {
         self.host.storage.values.touch(now.boot_ns, name);
         if self.host.values.reads.len() >= READS_MAX {
-            // No reply: it asks again.
+            // Too many reads are under way: the reader asks again.
             self.host.counters.dropped += 1;
             return;
         }
         self.host.queue_read(name, offset, bytes, reader);
     }
 
-    /// A value on disk is damaged, as was found here or by the driver: it is fetched.
+    /// A value on disk was found to be damaged, here or by the driver: it counts as missing and is
+    /// fetched from a member.
     pub fn lose_value(&mut self, now: Now, name: OpId) {
         if self.host.storage.values.holds(name) {
             self.host.values.counters.damaged += 1;
@@ -92,7 +93,8 @@ impl Replica {
         }
     }
 
-    /// A part was read from the disk.
+    /// The disk has completed a read of a value; `bytes` is `None` if there is nothing to read or
+    /// it is damaged.
     pub(crate) fn on_value_read(&mut self, now: Now, token: u64, bytes: Option<&[u8]>, is_damaged: bool) {
         let (expected, name, reader) = self.host.values.reads.pop_front().expect("a read is pending");
         assert_eq!(token, expected, "requests complete in order");

@@ -1,6 +1,6 @@
-//! After a restart: learns which entries name which large values (`index`). Reads a page at every
-//! heartbeat, one partition after the other; partitions that wait for it, because they join, come
-//! first.
+//! The pass after a restart: finds out which entries name which large values (`index`). Reads one
+//! page at every heartbeat, one partition after the other. Partitions in which this node joins come
+//! first, because a join waits for the pass.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -9,24 +9,25 @@ use alloc::vec::Vec;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Now, OpId, PartitionId};
 
-/// About how much is read at one heartbeat.
+/// About how many bytes of entries are read at one heartbeat.
 const PASS_BYTES: usize = 1 << 20;
 
 impl super::Values {
-    /// Whether this scan is for the pass.
+    /// Whether the page read under this token belongs to the pass.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pass.pending == Some(token)
     }
 
-    /// Whether a page of this partition is being read.
+    /// Whether the pass is just reading a page of this partition.
     pub(crate) fn is_in(&self, id: PartitionId) -> bool {
         self.pass.pending.is_some() && self.pass.partition == id
     }
 }
 
 impl Replica {
-    /// The whole large values that were found on the disk. Call before anything is replayed, if the
-    /// disk has ever had one ([`StorageRequest::MarkValues`](crate::StorageRequest::MarkValues)).
+    /// Takes the names of the whole large values found on disk. If the disk has ever held a large
+    /// value ([`StorageRequest::MarkValues`](crate::StorageRequest::MarkValues)), this must be
+    /// called before any log record is replayed.
     pub fn begin_values(&mut self, names: impl Iterator<Item = OpId>) {
         self.host.storage.values.begin(names);
     }
@@ -65,7 +66,7 @@ impl Replica {
         self.host.values.pass.after = after;
     }
 
-    /// A page was read.
+    /// A page of entries for the pass was read.
     pub(crate) fn on_values_page(&mut self, page: Page<'_>) {
         let pass = &mut self.host.values.pass;
         pass.pending = None;
@@ -80,7 +81,7 @@ impl Replica {
         pass.after = last.map(<[u8]>::to_vec);
         if !page.more {
             index.end_partition(pass.partition);
-            // The next one starts at the next heartbeat.
+            // The pass continues with the next partition at the next heartbeat.
         }
     }
 }

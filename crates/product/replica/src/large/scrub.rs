@@ -1,10 +1,10 @@
-//! Reads large values through, slowly, so that damage is found while another member has them whole.
-//! `crate::node::scrub` does that for entries, independently.
+//! The scrub of large values: slowly reads all of them, so that damage is found while another
+//! member still has a whole copy. (`crate::node::scrub` does the same for entries, independently.)
 //!
-//! A pass goes through the used values in name order, some parts at every heartbeat, and hashes
-//! them. So it finds damage that the disk reports, and damage that it does not: a value with the
-//! digest of its reference is what other members have whose entries are equal, and entries are
-//! compared. A wrong value is fetched (`fetch`).
+//! A pass goes through the used values in name order, a few parts at every heartbeat, and hashes
+//! them. So it finds damage that the disk reports and damage that it does not. Comparing digests is
+//! enough to agree with the other members: entries contain the digests of their values, and members
+//! compare their entries. A value that does not match is fetched again (`fetch`).
 
 use super::progress::{Current, READ_BYTES_MAX, ValueScrub};
 use super::{READS_MAX, Reader};
@@ -13,7 +13,7 @@ use nicekv_proto::Now;
 use nicekv_transport::Checksum;
 
 impl Replica {
-    /// Reads on, if it is time. Called at every heartbeat.
+    /// Reads the next parts if the scrub's rate allows it. Called at every heartbeat.
     pub(super) fn scrub_values(&mut self, now: Now) {
         let (timing, index) = (&self.host.config.timing, &self.host.storage.values);
         let scrub = &mut self.host.values.scrub;
@@ -49,8 +49,8 @@ impl Replica {
         }
     }
 
-    /// A part was read. Whether the value may still be whole; one that was removed meanwhile does
-    /// not count.
+    /// A part was read for the scrub. Returns false if the value is damaged. A value that was
+    /// removed meanwhile is skipped.
     pub(super) fn on_scrubbed_part(&mut self, bytes: Option<&[u8]>) -> bool {
         self.host.values.counters.scrubbed_bytes += bytes.map_or(0, <[u8]>::len) as u64;
         self.host.values.scrub.take(bytes)

@@ -1,4 +1,4 @@
-//! A large value that comes from a client.
+//! The transfer of one large value from a client.
 
 use super::ROOM;
 use alloc::vec::Vec;
@@ -11,13 +11,15 @@ use nicekv_transport::Receiver;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargePut<'a> {
     pub reference: Reference,
-    /// The request as it arrived; `None`: it is still to come.
+    /// The request as it arrived. `None`: the value was announced, and the request that stores it
+    /// will follow.
     pub request: Option<&'a [u8]>,
-    /// The sender.
+    /// Address of the sender.
     pub from: SocketAddrV4,
-    /// Where replies go.
+    /// Address to which replies go.
     pub reply_to: SocketAddrV4,
-    /// Whether only the primary lists the members in its reports; otherwise each member does.
+    /// Whether the mode has a primary. Then only the primary lists the members in its reports;
+    /// otherwise every member does.
     pub has_primary: bool,
 }
 
@@ -26,16 +28,16 @@ pub(super) struct Transfer {
     pub(super) reference: Reference,
     pub(super) partition: PartitionId,
     pub(super) receiver: Receiver,
-    /// The last request that stores the value, with its sender; it goes to its partition when the
-    /// value is complete. Empty if it has not arrived.
+    /// The newest request that stores the value, with its sender; it is handled when the value is
+    /// complete. Empty while no such request has arrived.
     pub(super) request: Vec<u8>,
     pub(super) from: SocketAddrV4,
     pub(super) reply_to: SocketAddrV4,
     /// As in [`LargePut`].
     pub(super) has_primary: bool,
-    /// Everything has arrived, and the disk checks it.
+    /// All chunks have arrived; the disk is checking the digest.
     pub(super) is_ending: bool,
-    /// Something was written to the disk.
+    /// At least one chunk was written to the disk.
     pub(super) is_written: bool,
 }
 
@@ -55,8 +57,8 @@ impl Transfer {
         }
     }
 
-    /// The request has come again, possibly for another epoch: a report is due. Not if the value
-    /// was announced, and the request comes now for the first time.
+    /// The client has sent its request again, possibly for another epoch, so a report is due. No
+    /// report is due if the value was announced and this is the first request that stores it.
     pub(super) fn ask_again(&mut self, now: Now, put: &LargePut<'_>) {
         if put.request.is_none() || !self.request.is_empty() {
             self.receiver.handle_probe(now.boot_ns);
@@ -77,7 +79,7 @@ impl Transfer {
         if self.is_ending { u64::MAX } else { self.receiver.next_deadline() }
     }
 
-    /// This member's report, if one is due.
+    /// Takes this member's report, if one is due.
     pub(super) fn poll_report(
         &mut self,
         now: Now,
@@ -104,7 +106,7 @@ impl Transfer {
     }
 }
 
-/// The report of a transfer that is refused, or complete.
+/// The report of a transfer that has ended: the value is complete, or was refused.
 pub(super) fn settled_report(
     reference: &Reference,
     (partition, epoch, sender): (PartitionId, Epoch, NodeId),

@@ -1,9 +1,9 @@
-//! Entries as the engine returns them.
+//! Helpers for entries as the engine stores them.
 
 use nicekv_proto::Now;
 use nicekv_proto::recovery::Entry;
 
-/// Decodes a stored entry; the engine checked its checksum, so anything else is a broken invariant.
+/// Decodes a stored entry. The engine has verified its checksum, so an undecodable entry is a bug.
 pub(crate) fn decode_entry(bytes: &[u8]) -> Entry<'_> {
     Entry::decode(bytes).expect("the engine returns what was stored")
 }

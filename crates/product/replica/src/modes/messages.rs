@@ -1,7 +1,9 @@
-//! What the node hands to a partition: requests of clients, messages of other members, parts of copies.
+//! What the node passes to a partition: requests of clients, messages of other members, and parts
+//! of copies.
 //!
-//! The node has already checked what every mode needs: the digest matches the key and the partition holds it; a message is of the
-//! partition's epoch and from another member, by name and address (R4).
+//! The node has already made the checks that every mode needs. A request's digest matches its key,
+//! and the key belongs to the partition. A message is of the partition's epoch and from another
+//! member, by name and address (R4).
 
 use crate::types::StreamPeer;
 use nicekv_proto::quorum::{Entrust, QuorumQuery, QuorumStore, Tombstones};
@@ -15,36 +17,37 @@ use nicekv_proto::{Entries, Epoch, Get, NodeId, Update};
 /// A request of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request<'a> {
-    /// Read a key; possibly passed on by another member.
+    /// Reads a key; possibly passed on by another member.
     Get(&'a Get<'a>),
-    /// List keys; possibly passed on by another member.
+    /// Lists keys; possibly passed on by another member.
     Scan(&'a Scan<'a>),
-    /// Change a key; with the datagram as it arrived.
+    /// Changes a key; with the datagram as it arrived.
     Update(&'a Update<'a>, &'a [u8]),
-    /// Ask for the newest version (R14).
+    /// Asks for the newest version (R14).
     Query(&'a QuorumQuery<'a>),
-    /// Store a version (R14); with the datagram as it arrived.
+    /// Stores a version (R14); with the datagram as it arrived.
     Store(&'a QuorumStore<'a>, &'a [u8]),
 }
 
 impl Request<'_> {
-    /// Whether the head of a chain handles it; the tail handles other requests.
+    /// Whether a chain's head handles this request. The tail handles all others.
     pub(crate) fn is_put(&self) -> bool {
         matches!(self, Self::Update(..))
     }
 }
 
-/// A message from another member in the partition's epoch.
+/// A message from another member, in the partition's current epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message<'a> {
     PrepareAck(&'a PrepareAck),
-    /// With the acknowledged prepares of the same datagram, of all partitions.
+    /// A progress report, with all acknowledgements of prepares in the same datagram (of any
+    /// partition).
     Progress(&'a Progress, Entries<'a, PrepareAck>),
     Watermark(&'a Watermark),
     Decision(&'a Decision<'a>),
-    /// A decision along a chain, with its op unless that went ahead.
+    /// A decision sent along a chain, with its op unless the op was sent ahead.
     Forwarded(&'a Decision<'a>, Option<(&'a Update<'a>, &'a [u8])>),
-    /// A prepare passed on by a member whose last decision was `logged`.
+    /// A prepare passed on by a member; `logged` is the last decision which that member has logged.
     Resent {
         logged: u64,
         update: &'a Update<'a>,
@@ -57,14 +60,14 @@ pub(crate) enum Message<'a> {
     RepairReply(&'a RepairReply<'a>),
     ScrubPage(&'a ScrubPage<'a>),
     Tombstones(&'a Tombstones<'a>),
-    /// The round that the member has finished.
+    /// The member holds all tombstones of this round.
     TombstonesAck(u64),
     Entrust(&'a Entrust<'a>),
-    /// The serial of the version that the successor holds.
+    /// The successor holds the version with this serial.
     Entrusted(u64),
 }
 
-/// A part of a copy that a joiner asks for.
+/// A joiner's request for a part of its copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyRequest<'a> {
     pub peer: StreamPeer,
@@ -74,7 +77,7 @@ pub(crate) struct CopyRequest<'a> {
     pub after: &'a [u8],
 }
 
-/// A part of a copy.
+/// A part of a copy, in answer to a [`CopyRequest`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyChunk<'a> {
     pub peer: StreamPeer,

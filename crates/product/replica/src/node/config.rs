@@ -5,32 +5,34 @@ use core::net::SocketAddrV4;
 use core::time::Duration;
 use nicekv_proto::{ClientId, NodeId};
 
-/// Identity and surroundings of one start of a node's process. The metadata service assigns its
-/// partitions.
+/// Identity and environment of one start of a node's process. The node's partitions are not
+/// configured here; the metadata service assigns them.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// This node.
+    /// Number of this node.
     pub node: NodeId,
-    /// The instances of the metadata service, one of which leads.
+    /// Addresses of the metadata service's instances, one of which leads.
     pub metadata: Vec<SocketAddrV4>,
-    /// A switch that hides the senders of what it forwards, like the one in user space.
+    /// Address of a switch that hides the senders of what it forwards, as the user-space switch
+    /// does.
     pub switch: Option<SocketAddrV4>,
-    /// Whether it forwards requests to chains at other nodes, by a directory of all chains (TurboKV
-    /// §1).
+    /// Whether this node forwards requests for chains at other nodes, by a directory of all chains
+    /// (TurboKV §1).
     pub coordinates: bool,
-    /// Random per start (R9).
+    /// Random number of this start of the process (R9).
     pub incarnation: u64,
-    /// Random per life of the data directory; for the memory engine, per start.
+    /// Random number of the data directory; with the memory engine, of this start.
     pub storage: u128,
-    /// The node itself issues updates under this id (expiry deletes). New at every start (R10).
+    /// Client id for updates that the node itself issues (expiry deletes). New at every start
+    /// (R10).
     pub internal_client: ClientId,
-    /// Longest value that an append or overwrite may build, in bytes. The same at all nodes,
-    /// because it affects the outcome of ops.
+    /// Longest value that an append or overwrite may build, in bytes. It must be the same at all
+    /// nodes, because it affects the outcome of ops.
     pub value_bytes_max: u32,
     /// Seeds the hash tables of op ids and keys.
     pub hash_seed: u64,
-    /// Whether it reports what may be shown, so that gets may be answered outside of the core
-    /// ([`Replica::poll_visibility`](crate::Replica::poll_visibility)).
+    /// Whether this node reports what may be shown, so that gets can be answered outside of the
+    /// core ([`Replica::poll_visibility`](crate::Replica::poll_visibility)).
     pub tells_visibility: bool,
     pub timing: Timing,
 }
@@ -38,36 +40,39 @@ pub struct NodeConfig {
 /// Timeouts, intervals and rates of a replica.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Between heartbeats to the metadata service.
+    /// Interval of heartbeats to the metadata service.
     pub heartbeat: Duration,
-    /// A message without an answer for this long is taken for lost: prepares and decisions are sent
-    /// again, undecided ops acknowledged again (R15). Doubles with each try, up to eight times
-    /// itself.
+    /// A message without an answer for this long counts as lost: prepares and decisions are sent
+    /// again, and undecided ops are acknowledged again (R15). The timeout doubles with each try, up
+    /// to eight times this value.
     pub resend: Duration,
-    /// A member that leaves this many resends unanswered is accused.
+    /// After this many unanswered resends a member is accused.
     pub accuse_after_resends: u32,
-    /// A member may delay its report of uncontended decisions for this long.
+    /// How long a member may delay its report of uncontended decisions.
     pub progress_delay: Duration,
-    /// A joiner asks again for a part of its copy after this.
+    /// A joiner requests a part of its copy again after this time.
     pub copy_retry: Duration,
-    /// Rate limit of a joiner's copies, over all partitions except those of quorum keyspaces, whose
-    /// copies wait for the disk anyway. 0: no limit.
+    /// Rate limit of this node's copies as a joiner, over all partitions. Quorum keyspaces are
+    /// exempt, because each part of their copies waits for the disk anyway. 0: no limit.
     pub copy_bytes_per_second: u64,
-    /// Between the starts of two passes of the scrub; the first one starts with the process. Zero:
-    /// no scrub.
+    /// Interval between the starts of two passes of the scrub; the first pass starts with the
+    /// process. Zero: no scrub.
     pub scrub_interval: Duration,
-    /// Rate of the scrub, which reads a page at every heartbeat.
+    /// Rate of the scrub, which reads one page at every heartbeat.
     pub scrub_bytes_per_second: u64,
-    /// Between two reports of stored and requested amounts. Zero: none, and nothing is counted.
+    /// Interval of reports about stored and requested amounts. Zero: no reports, and nothing is
+    /// counted.
     pub usage_interval: Duration,
-    /// Rate at which entries are read to be counted.
+    /// Rate at which entries are read to count stored amounts.
     pub usage_bytes_per_second: u64,
-    /// Between two reports of which clients read what. Zero: none, and nothing is counted.
+    /// Interval of reports about which clients read from which partition. Zero: no reports, and
+    /// nothing is counted.
     pub sources_interval: Duration,
-    /// Between two reports of where the load of partitions lies. Zero: none, and no samples are
-    /// taken.
+    /// Interval of reports about how load is distributed within partitions. Zero: no reports, and
+    /// no samples are taken.
     pub heat_interval: Duration,
-    /// Rate at which discarded partitions are read and removed (R16), some at every heartbeat.
+    /// Rate at which discarded partitions are read and removed (R16), some bytes at every
+    /// heartbeat.
     pub discard_bytes_per_second: u64,
     /// Rate of background deletes of overdue values in the partitions that this node leads, some at
     /// every heartbeat.
@@ -75,7 +80,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The share of one heartbeat at such a rate.
+    /// How much one heartbeat may use of a rate given per second.
     pub(crate) fn per_heartbeat(&self, per_second: u64) -> u64 {
         per_second * self.heartbeat.as_millis() as u64 / 1000
     }

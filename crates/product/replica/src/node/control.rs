@@ -1,5 +1,5 @@
-//! Messages of the metadata service: leases, probes, and epochs. What an epoch means to other
-//! partitions is checked here.
+//! Handles messages of the metadata service: leases, probes, and epochs. Effects of an epoch on
+//! other partitions are handled here, too.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -9,8 +9,8 @@ use nicekv_proto::control::{Assign, AssignAck};
 use nicekv_proto::{Datagram, Epoch, Now, PartitionId};
 
 impl Replica {
-    /// A message of the metadata service; counted as refused if it is not from there, or not
-    /// accepted.
+    /// Handles a message of the metadata service. It counts as refused if it comes from another
+    /// address, or is not accepted.
     pub(crate) fn on_control(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         let Host { session, config, .. } = &mut self.host;
         let is_heard = config.metadata.contains(&from)
@@ -40,7 +40,7 @@ impl Replica {
         self.host.counters.refused += u64::from(!is_heard);
     }
 
-    /// An assignment of an epoch. Whether this node accepts the partition.
+    /// An epoch is assigned. Returns whether this node accepts the partition.
     pub(crate) fn on_assign(&mut self, now: Now, assign: &Assign) -> bool {
         self.host.visibility.epochs += 1;
         if let Some(epoch) = self.discards.fence(assign) {
@@ -71,8 +71,8 @@ impl Replica {
         } else {
             let epoch = self.partitions[slot].epoch_min();
             if epoch > assign.epoch && self.takeovers.is_durable(id) {
-                // A leader that does not know of this epoch has an old state, and learns so from
-                // the acknowledgement.
+                // A leader that does not know this node's epoch has an old state; the
+                // acknowledgement tells it so (R13).
                 self.acknowledge(id, epoch, false, false);
             }
         }
@@ -80,7 +80,8 @@ impl Replica {
         true
     }
 
-    /// Acknowledges that this node is in the epoch, and whether it has discarded the partition.
+    /// Acknowledges that this node is in the epoch, and reports whether it has discarded the
+    /// partition.
     pub(crate) fn acknowledge(
         &mut self,
         partition: PartitionId,

@@ -1,16 +1,16 @@
-//! Requests for other nodes (TurboKV §1): a node that coordinates holds a directory of chains, and
-//! forwards requests to the node that it names.
+//! Coordination (TurboKV §1): a node that coordinates holds a directory of all chains, and forwards
+//! requests to the node that the directory names.
 //!
 //! ```text
 //!   client ──request──▶ this node ──Directed──▶ head, or tail ─▶ … ─▶ answer from the tail to the client
 //!                           ▲────Misdirected────┘ not of my epoch: fetch the directory again
 //! ```
 //!
-//! * What the node knows of itself comes before the directory: it takes requests for its own
-//!   chains.
+//! * What the node knows of its own partitions takes precedence over the directory: it handles
+//!   requests for its own chains itself.
 //! * A request that names a reply address was forwarded before, and is not forwarded again, so
 //!   there are no loops.
-//! * Only nodes of the directory may send a request that is answered elsewhere.
+//! * Only nodes in the directory may send a request whose answer goes to another address.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -20,9 +20,9 @@ use core::net::SocketAddrV4;
 use nicekv_proto::directory::{Directed, DirectoryPage, DirectoryQuery, Misdirected};
 use nicekv_proto::{Datagram, Epoch, Header, Now, Opcode, stamp_reply_to};
 
-/// Heartbeats between two checks for a newer version.
+/// Heartbeats between two checks for a newer directory.
 const LOOK_HEARTBEATS: u32 = 5;
-/// Least number of heartbeats between two fetches that refusals lead to.
+/// After a refusal the directory is fetched again, but at most once in this many heartbeats.
 const DOUBT_HEARTBEATS: u32 = 1;
 
 /// Whether a client may send this request.
@@ -36,18 +36,18 @@ fn is_request(datagram: &Datagram<'_>) -> bool {
 }
 
 impl Replica {
-    /// Messages about directories.
+    /// Handles messages about directories.
     pub(crate) fn on_coordination(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         match datagram {
             Datagram::Directed(directed) => self.on_directed(now, from, directed),
             Datagram::DirectoryQuery(query) => self.on_directory_query(from, query),
             Datagram::DirectoryPage(page) => self.on_directory_page(from, page),
-            // A forwarded request was refused. The client will ask again.
+            // A node has refused a request that this node forwarded. The client will ask again.
             _ => self.coordination.is_in_doubt = true,
         }
     }
 
-    /// Forwards a request that is for another node. Whether it was.
+    /// Forwards a request that is for another node. Returns whether it did.
     pub(crate) fn passes_on(&mut self, from: SocketAddrV4, header: &Header, bytes: &[u8]) -> bool {
         let may_pass = self.host.config.coordinates && header.reply_to.is_none();
         let is_update = header.opcode == Opcode::Update;
@@ -73,13 +73,14 @@ impl Replica {
         true
     }
 
-    /// Whether this node answers such requests of a chain.
+    /// Whether this node handles such requests for a chain: updates at the head, others at the
+    /// tail.
     fn is_asked(&self, membership: &Membership, is_update: bool) -> bool {
         let node = self.host.config.node;
         if is_update { membership.primary == node } else { membership.tail() == Some(node) }
     }
 
-    /// A request that a client or node with a directory has sent.
+    /// Handles a request that a client or node has sent by its directory.
     fn on_directed(&mut self, now: Now, from: SocketAddrV4, directed: &Directed<'_>) {
         let Ok((header, datagram)) = Datagram::decode(directed.request) else {
             self.host.counters.malformed += 1;
@@ -118,7 +119,7 @@ impl Replica {
         may
     }
 
-    /// Whether the directory has a node at this address.
+    /// Whether the directory, or a partition here, has a node at this address.
     fn is_node(&self, address: SocketAddrV4) -> bool {
         let is_member = |partition: &Partition| {
             partition.membership().members.iter().any(|member| member.address == address)
@@ -126,7 +127,7 @@ impl Replica {
         self.coordination.fetch.directory().names(address) || self.partitions.iter().any(is_member)
     }
 
-    /// A client or another node asks for the directory.
+    /// A client or another node requests a part of the directory.
     fn on_directory_query(&mut self, from: SocketAddrV4, query: &DirectoryQuery) {
         let directory = self.coordination.fetch.directory();
         self.host.outbox.send(from, |out| directory.answer(query, out));
@@ -141,7 +142,7 @@ impl Replica {
         }
     }
 
-    /// Fetches the directory if it is time, or an answer is missing. Called at every heartbeat.
+    /// Fetches the directory if that is due, or if an answer is missing. Called at every heartbeat.
     pub(crate) fn follow_directory(&mut self) {
         if !self.host.config.coordinates {
             return;

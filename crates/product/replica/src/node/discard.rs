@@ -1,5 +1,5 @@
-//! A partition that this node has left, or whose keyspace is dropped, is discarded when the
-//! metadata service says that no member needs it (R16).
+//! Discards partitions that this node has left, or whose keyspace was dropped, once the metadata
+//! service reports that no member needs the data (R16).
 //!
 //! ```text
 //!   metadata                     node
@@ -10,19 +10,19 @@
 //! ```
 //!
 //! A disk that was restored from a backup may hold partitions that the metadata service believes
-//! discarded, or that are long gone. It would not mention them, so the node asks: it reports
-//! partitions on its disk that it was not assigned.
+//! discarded, or that no longer exist. The metadata service would not mention them, so the node
+//! reports partitions on its disk that were not assigned to it.
 //!
 //! Invariants:
-//! * A node discards only while it is outside, in the epoch in which it was told to or a later one.
-//!   An epoch that makes it a member stops the discard, and it joins with nothing: what is left is
-//!   void.
-//! * A discarded partition is not taken up again in that epoch or an older one: a late assignment
-//!   would make an empty partition a member (R4). The process remembers the epochs; a restarted
-//!   process has another incarnation.
-//! * The record in the log comes after all others of the partition, and replaying it empties the
-//!   partition's space, so removals that were not durable do not come back.
-//! * Nothing is pending for a partition that is forgotten.
+//! * A node discards a partition only while it is outside, in the epoch that ordered it or a later
+//!   one. An epoch that makes the node a member stops the discard; the node then joins with
+//!   nothing, and what is left on disk is void.
+//! * The node does not accept a discarded partition again in that epoch or an older one, because a
+//!   late assignment would make an empty partition a member (R4). The process remembers these
+//!   epochs; a restarted process is safe because it has another incarnation.
+//! * The record in the log comes after all others of the partition. Replaying it empties the
+//!   partition's space, so entries whose removal was not durable do not come back.
+//! * A partition is forgotten only when no disk request of it is pending.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -35,17 +35,17 @@ use alloc::vec::Vec;
 use nicekv_proto::control::{Assign, ReportKind};
 use nicekv_proto::{Duration, Epoch, Now, PartitionId, Replication};
 
-/// Pages at one heartbeat: partitions may be small.
+/// How many pages are read at one heartbeat at most, because partitions may be small.
 const PAGES_MAX: usize = 32;
-/// Between two reports of unassigned partitions. Members are assigned their partitions in much
-/// less.
+/// Interval between two reports of unassigned partitions. Members are assigned their partitions
+/// much sooner.
 const STRAY_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Replica {
-    /// This process has discarded the partition in `epoch`. Whether the assignment is known and
-    /// acknowledged.
+    /// Handles an assignment for a partition that this process has discarded in `epoch`. Returns
+    /// whether the assignment was expected, and so acknowledged.
     pub(crate) fn on_fenced(&mut self, assign: &Assign, epoch: Epoch) -> bool {
-        // A partition that others have taken over may have had epochs that did not arrive here.
+        // After a takeover, the old partition may have had epochs that did not arrive here.
         let is_member = Membership::of(assign, self.host.config.node).standing != Standing::Outside;
         let is_known = assign.epoch == epoch || !is_member;
         if is_known {
@@ -55,7 +55,7 @@ impl Replica {
         is_known
     }
 
-    /// The partition in this slot has taken up an assignment.
+    /// The partition in this slot has accepted an assignment: starts or stops its discard.
     pub(crate) fn note_assigned(&mut self, slot: usize, assign: &Assign) {
         let (id, membership) = (assign.partition, self.partitions[slot].membership());
         let discards = &mut self.discards;
@@ -67,21 +67,22 @@ impl Replica {
         }
     }
 
-    /// Called at every heartbeat.
+    /// Continues discarding. Called at every heartbeat.
     pub(crate) fn discard(&mut self, now: Now) {
         self.report_stray(now);
         let timing = &self.host.config.timing;
         self.discards.bytes_left = timing.per_heartbeat(timing.discard_bytes_per_second) as usize;
         self.discards.pages_left = PAGES_MAX;
         if !self.discards.wanted.keys().all(|id| self.is_idle(*id)) {
-            // A record that is not urgent may be waited for, with nothing else to sync it.
+            // The partition may be waiting for the sync of a record that is not urgent, and nothing
+            // else would sync it.
             self.host.storage.want_sync();
         }
         self.discard_next();
     }
 
-    /// From time to time reports a partition that this process found on its disk and was not
-    /// assigned.
+    /// From time to time reports a partition that this process has found on its disk and that was
+    /// not assigned to it.
     fn report_stray(&mut self, now: Now) {
         let (last, at_ns) = self.discards.reported;
         if at_ns == 0 {
@@ -100,7 +101,7 @@ impl Replica {
         }
     }
 
-    /// Whether nothing is pending for a partition.
+    /// Whether no disk request or transfer of a partition is pending.
     pub(crate) fn is_idle(&self, id: PartitionId) -> bool {
         let is_read = self.scrub.is_in(id)
             || self.usage.is_in(id)
@@ -109,7 +110,7 @@ impl Replica {
         self.host.waits.is_idle(id) && !is_read
     }
 
-    /// Reads a page, if one may be read and there is something to discard.
+    /// Reads the next page, if the rate allows it and there is something to discard.
     fn discard_next(&mut self) {
         let Discards { pending, bytes_left, pages_left, wanted, .. } = &self.discards;
         if pending.is_some() || *bytes_left == 0 || *pages_left == 0 {
@@ -121,7 +122,7 @@ impl Replica {
         self.discards.pages_left -= 1;
     }
 
-    /// A page was read.
+    /// A page of a partition to discard was read: removes its entries.
     pub(crate) fn on_discard_page(&mut self, page: Page<'_>) {
         let (_, id) = self.discards.pending.take().expect("checked by the caller");
         self.discards.bytes_left = self.discards.bytes_left.saturating_sub(page.entries.len());
@@ -140,7 +141,7 @@ impl Replica {
         self.discard_next();
     }
 
-    /// Nothing is left of the partition.
+    /// All entries of the partition are removed: logs that, and forgets it.
     fn finish_discard(&mut self, id: PartitionId) {
         let Some(slot) = self.partitions.slot(id) else { return };
         let membership = self.partitions[slot].membership();
@@ -148,7 +149,7 @@ impl Replica {
             self.discards.wanted.remove(&id);
             return;
         }
-        // Otherwise the pending request comes first, and then another page.
+        // If requests are pending, they finish first, and another page is read then.
         if self.is_idle(id) {
             let epoch = membership.epoch;
             let record = self.host.append(id, |out| NodeRecord::Discarded.append(out));
@@ -160,7 +161,7 @@ impl Replica {
         }
     }
 
-    /// Forgets a partition for which nothing is pending.
+    /// Forgets a partition that has no pending request.
     pub(crate) fn forget_partition(&mut self, id: PartitionId) {
         self.usage.forget(id);
         self.host.storage.note_counted(id);
@@ -171,18 +172,18 @@ impl Replica {
         self.partitions.forget(id, || Partition::new(id, Replication::Multicast, host));
     }
 
-    /// The log is synced through this record.
+    /// The log is synced up to this record: acknowledges the discards that it contains.
     pub(crate) fn tell_discarded(&mut self, through: u64) {
         while let Some((_, id)) = self.discards.logged.pop_front_if(|(record, _)| *record <= through) {
             self.host.counters.discarded += 1;
-            // Unless it has become a member again.
+            // Nothing is acknowledged if the node has become a member again.
             if let Some(epoch) = self.discards.done(id) {
                 self.acknowledge(id, epoch, true, true);
             }
         }
     }
 
-    /// The log says that the partition was discarded: earlier writes are void.
+    /// Replays that the partition was discarded: earlier writes are void.
     pub(crate) fn replay_discarded(&mut self, id: PartitionId) {
         self.forget_partition(id);
         self.host.storage.discard_writes(id);

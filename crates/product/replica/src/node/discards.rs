@@ -5,28 +5,29 @@ use alloc::vec::Vec;
 use nicekv_proto::control::Assign;
 use nicekv_proto::{Epoch, PartitionId};
 
-/// Discarded partitions that a process remembers; beyond it the oldest are forgotten, whose late
-/// messages have all arrived.
+/// How many discarded partitions a process remembers. Beyond it the oldest are forgotten, for which
+/// no late assignment can be under way any more.
 const DISCARDED_MAX: usize = 65_536;
 
 #[derive(Clone, Default)]
 pub(crate) struct Discards {
-    /// To be discarded, with the last key that was removed.
+    /// Partitions to discard, each with the last key that was removed.
     pub(crate) wanted: BTreeMap<PartitionId, Option<Vec<u8>>>,
-    /// Removed and logged; acknowledged when the record is synced.
+    /// Partitions whose entries are removed, each with its log record. They are acknowledged when
+    /// the record is synced.
     pub(crate) logged: VecDeque<(u64, PartitionId)>,
-    /// Discarded by this process.
+    /// Partitions that this process has discarded.
     done: Fences,
-    /// The page that is being read.
+    /// The page that is being read: its token and partition.
     pub(crate) pending: Option<(u64, PartitionId)>,
-    /// The unassigned partition that was reported last, and when the next report is due.
+    /// The unassigned partition that was last reported, and when the next report is due.
     pub(crate) reported: (Option<PartitionId>, u64),
-    /// What may still be read before the next heartbeat.
+    /// Bytes and pages that may still be read before the next heartbeat.
     pub(crate) bytes_left: usize,
     pub(crate) pages_left: usize,
 }
 
-/// Partitions with the epochs in which they were noted, oldest first.
+/// Partitions and the epochs in which they were recorded, oldest first.
 #[derive(Clone, Default)]
 struct Fences {
     epochs: BTreeMap<PartitionId, (Epoch, u64)>,
@@ -55,12 +56,12 @@ impl Fences {
 }
 
 impl Discards {
-    /// The epoch in which the partition was discarded, or ended.
+    /// The epoch in which this process discarded the partition, or in which the partition ended.
     pub(crate) fn done(&self, id: PartitionId) -> Option<Epoch> {
         self.done.epochs.get(&id).map(|(epoch, _)| *epoch)
     }
 
-    /// This node holds nothing of the partition, up to this epoch.
+    /// Records that this node holds nothing of the partition from any epoch up to this one.
     pub(crate) fn note_done(&mut self, id: PartitionId, epoch: Epoch) {
         self.done.note(id, epoch);
     }
@@ -70,13 +71,13 @@ impl Discards {
         self.done.forget(id);
     }
 
-    /// Whether this scan is for a discard.
+    /// Whether the page read under this token is for a discard.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|(pending, _)| pending == token)
     }
 
-    /// The epoch in which this process has discarded the partition, unless the assignment is of a
-    /// later one.
+    /// The epoch in which this process discarded the partition, unless the assignment is of a later
+    /// epoch.
     pub(crate) fn fence(&self, assign: &Assign) -> Option<Epoch> {
         self.done(assign.partition).filter(|epoch| assign.epoch <= *epoch)
     }
@@ -104,6 +105,10 @@ mod tests {
         for id in 0..2 {
             discards.note_done(PartitionId(DISCARDED_MAX as u32 + id), Epoch(1));
         }
-        assert_eq!(done(&discards), [Some(2), None, None, Some(1)], "one place was free");
+        assert_eq!(
+            done(&discards),
+            [Some(2), None, None, Some(1)],
+            "one place was free, so the next oldest stays"
+        );
     }
 }

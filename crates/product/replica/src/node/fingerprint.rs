@@ -1,5 +1,5 @@
-//! For tests that visit every state: which parts of a node's state matter later, and what must
-//! always hold.
+//! Support for tests that visit every state: a hash of the parts of a node's state that can matter
+//! later, and invariants that must always hold.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -8,19 +8,19 @@ use core::hash::{Hash, Hasher};
 use nicekv_proto::PartitionId;
 
 impl Replica {
-    /// Bounds the client records of new partitions.
+    /// Bounds the memory for client records of new partitions.
     pub fn bound_clients(&mut self, bytes_max: usize) {
         self.host.clients_bytes_max = Some(bytes_max);
     }
 
-    /// Bounds the decisions whose keys new partitions remember.
+    /// Bounds how many recent decisions' keys new partitions remember.
     pub fn bound_recent(&mut self, decisions_max: usize) {
         self.host.recent_decisions_max = Some(decisions_max);
     }
 }
 
 impl Replica {
-    /// Feeds `state` with everything that can make a difference later, provided that time stands
+    /// Hashes into `state` everything that can influence later behaviour, provided that time stands
     /// still, every timeout is zero, no copy is under way and everything was polled. Record numbers
     /// count from the end of the log.
     pub fn fingerprint(&self, state: &mut impl Hasher) {
@@ -37,14 +37,14 @@ impl Replica {
     }
 
     fn wait(&self, id: PartitionId, record: u64, state: &mut impl Hasher) {
-        let slot = self.partitions.slot(id).expect("who waits is known");
+        let slot = self.partitions.slot(id).expect("a partition that waits is known");
         self.partitions[slot].fingerprint_wait(record, state);
     }
 
-    /// Checks the invariants of the modules.
+    /// Checks the invariants of all partitions.
     ///
     /// # Errors
-    /// The invariant that does not hold.
+    /// The invariant that is violated.
     pub fn check_invariants(&self) -> Result<(), &'static str> {
         self.partitions.iter().try_for_each(Partition::check_invariants)
     }

@@ -1,4 +1,4 @@
-//! Messages that come in fragments.
+//! Reassembles messages that arrive in fragments.
 
 use crate::node::Replica;
 use core::net::SocketAddrV4;
@@ -8,7 +8,7 @@ use nicekv_proto::{HeaderLayout, Now, Opcode, stamp_reply_to};
 use nicekv_transport::{Malformed, Part};
 
 impl Replica {
-    /// A fragment of a message. The last one completes it.
+    /// A fragment of a message has arrived. Once all fragments are here, the message is handled.
     pub(crate) fn on_fragment(
         &mut self,
         now: Now,
@@ -24,7 +24,8 @@ impl Replica {
             Err(Malformed) => return self.host.counters.malformed += 1,
         };
         let header = HeaderLayout::peek(&message);
-        // Switches let some fragments pass from any sender; those do not count as a node's message.
+        // Switches forward plain fragments from any sender, but only these requests may arrive that
+        // way. Fragments of all other messages must name a node as their sender.
         let is_allowed = match header.and_then(HeaderLayout::opcode) {
             Some(Opcode::Fragment | Opcode::PeerFragment) | None => false,
             Some(Opcode::Update | Opcode::Directed | Opcode::Publish) => true,

@@ -1,5 +1,5 @@
-//! Where a partition's load lies: a sample of the match values that clients ask for. The metadata
-//! service splits partitions by it (TurboKV §5.1).
+//! Reports where within a partition its load lies: from samples of the match values that clients
+//! request. The metadata service uses them to split partitions (TurboKV §5.1).
 //!
 //! ```text
 //!   request ─▶ reservoir of its partition        heartbeat ─▶ once an interval: cut and most requested value of each, the hottest first
@@ -14,7 +14,7 @@ use nicekv_proto::heat::{HEAT_PARTITIONS_MAX, Heat, PartitionHeat};
 use nicekv_proto::{Now, PartitionId};
 
 impl Replica {
-    /// A client has requested a key with this match value.
+    /// A client has requested a key with this match value: adds it to the sample.
     pub(crate) fn note_heat(&mut self, partition: PartitionId, value: u128) {
         if self.host.config.timing.heat_interval.is_zero() {
             return;
@@ -28,7 +28,7 @@ impl Replica {
         }
     }
 
-    /// Called at every heartbeat.
+    /// Sends the reports that are due. Called at every heartbeat.
     pub(crate) fn tell_heat(&mut self, now: Now) {
         let interval = self.host.config.timing.heat_interval;
         if interval.is_zero() {
@@ -50,7 +50,7 @@ impl Replica {
         self.host.tell_metadata(|out| heat.encode(out));
     }
 
-    /// An interval ends. What is still unsent is dropped.
+    /// An interval has ended: prepares its reports. Reports that were not sent yet are dropped.
     fn turn_heat(&mut self) {
         let mut reservoirs = self.heat.turn();
         for membership in self.partitions.iter().map(Partition::membership) {
@@ -63,8 +63,8 @@ impl Replica {
         self.heat.untold.sort_unstable_by_key(|(id, asked)| (asked.seen, *id));
     }
 
-    /// Evaluates a sample; nothing if the partition is gone. Sorts here, because there are few at
-    /// each heartbeat.
+    /// Evaluates the sample of a partition; `None` if the partition is gone. Sorting here is cheap
+    /// enough, because each heartbeat evaluates only a few samples.
     fn heat_of(&self, id: PartitionId, Reservoir { seen, mut values }: Reservoir) -> Option<PartitionHeat> {
         let membership = self.partitions.get(id)?.membership();
         let (keys, bytes, middle) = self.usage.size_of(&self.host, membership);

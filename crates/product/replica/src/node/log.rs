@@ -1,4 +1,4 @@
-//! The node's log: replaying it at the start, reports of what is synced, and trimming.
+//! The node's log: replays it at the start, reports to partitions what is synced, and trims it.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -8,10 +8,11 @@ use nicekv_proto::bytes::Reader;
 use nicekv_proto::{DecodeError, Now, PartitionId};
 
 impl Replica {
-    /// Replays a record of the log. Call in log order, before anything else is handled.
+    /// Replays a record of the log. Must be called for all records in log order, before anything
+    /// else is handled.
     ///
     /// # Errors
-    /// The record is not of this release.
+    /// The record is not in the format of this release.
     pub fn replay(&mut self, now: Now, payload: &[u8]) -> Result<(), DecodeError> {
         let number = self.host.storage.count_replayed();
         let mut reader = Reader::new(payload);
@@ -44,7 +45,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The log is synced through this record.
+    /// The log is synced up to this record.
     pub(crate) fn on_synced(&mut self, now: Now, through: u64) {
         while let Some((record, id)) = self.host.waits.pop_synced(through) {
             self.partitions.by_id(id).on_synced(&mut self.host, now, record);
@@ -57,11 +58,12 @@ impl Replica {
         }
     }
 
-    /// The log has begun a new segment: writes the open state again, so that earlier segments can
+    /// The log has begun a new segment: appends the open state again, so that earlier segments can
     /// be trimmed.
     pub fn checkpoint(&mut self) {
         let before = self.host.storage.appended() + 1;
-        // Later writes to a parent also go to the partitions formed of it.
+        // Before the partitions' own records: when later records of a parent are replayed, their
+        // writes must also go to the children, so these must be known by then.
         self.checkpoint_forming();
         let host = &mut self.host;
         self.partitions.for_each(|partition| partition.checkpoint(host));

@@ -1,4 +1,4 @@
-//! A partition's epoch: its members and their roles (R4).
+//! A partition's current epoch: its members and their roles (R4).
 
 use crate::node::status::Standing;
 use alloc::vec::Vec;
@@ -12,33 +12,33 @@ use nicekv_proto::{Epoch, KeyDigest, KeyOrder, KeyspaceId, MatchRange, NodeId, P
 pub(crate) struct Membership {
     pub partition: PartitionId,
     pub keyspace: KeyspaceId,
-    /// The match values of its keys.
+    /// The match values of the partition's keys.
     pub range: MatchRange,
     /// How keys map to match values.
     pub order: KeyOrder,
     pub epoch: Epoch,
-    /// Whether it is in force: no node outside of it can answer a get any more (R6).
+    /// Whether the epoch is activated: no node outside of it can answer a get any more (R6).
     pub activated: bool,
-    /// Whether clients start no more ops in it (R17).
+    /// Whether the epoch is sealed: clients start no more ops in it (R17).
     pub sealed: bool,
     pub standing: Standing,
     /// The primary, in modes that have one.
     pub primary: NodeId,
-    /// All members, with this node unless it stands outside.
+    /// All members; includes this node unless it is outside.
     pub members: Vec<Member>,
     /// R, the replication factor.
     pub replicas: usize,
     /// An address in the multicast vring that reaches all members.
     pub multicast: SocketAddrV4,
-    /// Whether the members are a chain, in this order.
+    /// Whether the members form a chain, in the order of the list.
     pub is_chain: bool,
-    /// The oldest stamp that an update of an object's name may have; 0: the keyspace has no object
-    /// names (P8).
+    /// The oldest stamp that is allowed in an update of an object's name; 0: the keyspace has no
+    /// object names (P8).
     pub stamp_min: Round,
 }
 
 impl Membership {
-    /// In no epoch.
+    /// State of a partition before its first epoch.
     pub(crate) fn outside(partition: PartitionId) -> Self {
         Self {
             partition,
@@ -58,7 +58,7 @@ impl Membership {
         }
     }
 
-    /// As assigned to the node `me`.
+    /// The epoch that is assigned to the node `me`.
     pub(crate) fn of(assign: &Assign, me: NodeId) -> Self {
         let mine = assign.members.iter().find(|member| member.node == me);
         let standing = match mine.map(|member| (member.state, member.role)) {
@@ -85,12 +85,12 @@ impl Membership {
         }
     }
 
-    /// The digest by which a key is matched.
+    /// The digest by which switches and nodes match a key.
     pub(crate) fn digest(&self, key: &[u8]) -> KeyDigest {
         nicekv_proto::placement::match_digest(self.order, key)
     }
 
-    /// A member's position in the list.
+    /// A member's position in the list of members.
     pub(crate) fn position(&self, node: NodeId) -> Option<usize> {
         self.members.iter().position(|member| member.node == node)
     }
@@ -108,8 +108,8 @@ impl Membership {
         self.members.iter().rfind(|member| member.holds_all()).map(|member| member.node)
     }
 
-    /// Whether a chain header in a request fits this epoch (C5). Requests to other keyspaces have
-    /// none.
+    /// Whether the chain header in a request is that of this epoch (C5). In keyspaces without
+    /// chains the header must be empty.
     pub(crate) fn is_passed_by(&self, chain: &ChainHeader, is_put: bool) -> bool {
         if !self.is_chain {
             return *chain == ChainHeader::EMPTY;
@@ -125,7 +125,7 @@ impl Membership {
             && nodes.eq(chain.nodes().iter().copied())
     }
 
-    /// The chain header that switches write into a get by this epoch (C5).
+    /// The chain header that switches write into gets of this epoch (C5).
     pub(crate) fn chain_of_gets(&self) -> ChainHeader {
         let tail = self.tail().filter(|_| self.is_chain).and_then(|tail| self.address(tail));
         match tail {
@@ -139,7 +139,7 @@ impl Membership {
         self.members.get(self.position(of)?.checked_sub(1)?).copied()
     }
 
-    /// The member after `of` in a chain; joiners stand behind the tail.
+    /// The member after `of` in a chain. Joiners stand behind the tail.
     pub(crate) fn successor(&self, of: NodeId) -> Option<Member> {
         self.members.get(self.position(of)? + 1).copied()
     }
@@ -153,13 +153,13 @@ impl Membership {
         self.standing != Standing::Outside && self.position(sender).is_some()
     }
 
-    /// The other members that hold everything: those that compare entries, and vote.
+    /// The other members that hold everything. They compare entries, and take part in votes.
     pub(crate) fn judges(&self, me: NodeId) -> impl Iterator<Item = (NodeId, SocketAddrV4)> {
         let others = self.members.iter().filter(move |member| member.node != me && member.holds_all());
         others.map(|member| (member.node, member.address))
     }
 
-    /// Whether some member still copies.
+    /// Whether some member is still copying.
     pub(crate) fn has_joiners(&self) -> bool {
         self.members.iter().any(|member| member.state == MemberState::Joining)
     }
@@ -176,7 +176,7 @@ impl Membership {
         self.standing == Standing::Consistent && consistent >= self.replicas
     }
 
-    /// Puts wait while the epoch has fewer than R − 1 members (R6).
+    /// Whether the epoch has at least R − 1 members; puts wait until it does (R6).
     pub(crate) fn has_members_enough(&self) -> bool {
         self.members.len() + 1 >= self.replicas
     }

@@ -1,4 +1,5 @@
-//! The node: takes events, checks what every mode needs, and passes each to its partition.
+//! The node: receives events, makes the checks that every mode needs, and passes each event to its
+//! partition.
 
 pub(crate) mod config;
 pub(crate) mod control;
@@ -69,10 +70,11 @@ use nicekv_proto::route::{Room, take_room};
 use nicekv_proto::{Datagram, Epoch, KeyDigest, KeyspaceId, NodeId, Now, PartitionId};
 use nicekv_transport::Assembler;
 
-/// Memory for messages of which some fragments have arrived.
+/// Memory for messages of which only some fragments have arrived.
 const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 
-/// One node, as a pure state machine. After any `handle_*`, poll until everything returns `None`.
+/// One node, as a pure state machine. After any call of `handle_*`, call each `poll_*` until it
+/// returns `None`.
 #[derive(Clone)]
 pub struct Replica {
     pub(crate) host: Host,
@@ -87,18 +89,19 @@ pub struct Replica {
     pub(crate) coordination: Coordination,
     pub(crate) registry: Registry,
     heartbeat_at_ns: u64,
-    /// Trim the log before `.0` when it is synced through `.1`.
+    /// `(before, through)`: when the log is synced up to `through`, trim it before `before`.
     pub(crate) trim_when_synced: Option<(u64, u64)>,
-    /// Buffer for a request of a bundle, kept to save the allocation.
+    /// Buffer for a request taken from a bundle, kept to avoid allocations.
     pub(crate) bundled: Vec<u8>,
-    /// Buffer for a request without the room for its chain header, kept likewise.
+    /// Buffer for a request after its room (for the chain header or stamp) is removed, kept to
+    /// avoid allocations.
     without_room: Vec<u8>,
-    /// Messages of which some fragments have arrived.
+    /// Messages of which only some fragments have arrived.
     pub(crate) assembler: Assembler<SocketAddrV4>,
 }
 
 impl Replica {
-    /// A node that has just started: it answers nothing before it is admitted in a new epoch (R9).
+    /// A node that has just started: it answers nothing until it is admitted to a new epoch (R9).
     pub fn new(config: NodeConfig) -> Self {
         let tells_visibility = config.tells_visibility;
         let mut core = Self {
@@ -125,17 +128,17 @@ impl Replica {
         core
     }
 
-    /// Sets what runs scripts.
+    /// Sets the engine that runs scripts.
     pub fn run_scripts(&mut self, scripts: Scripts) {
         self.host.scripts = scripts;
     }
 
-    /// Has it mark the op that it evaluates, in case that ends the process.
+    /// Makes the node mark the op that it evaluates, in case the evaluation ends the process.
     pub fn mark_ops(&mut self, marks: OpMarks) {
         self.host.op_marks = marks;
     }
 
-    /// A datagram arrived at the node's address.
+    /// A datagram has arrived at the node's address.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
         let mut plain = core::mem::take(&mut self.without_room);
         match take_room(bytes, &mut plain) {
@@ -146,7 +149,8 @@ impl Replica {
         self.without_room = plain;
     }
 
-    /// A datagram without its room; `room` was in it.
+    /// Handles a datagram from which the room was removed; `room` is what a switch had written
+    /// there.
     pub(crate) fn handle_plain(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8], room: Option<&Room>) {
         let (header, datagram) = match Datagram::decode(bytes) {
             Ok(decoded) => decoded,
@@ -195,13 +199,14 @@ impl Replica {
             | Datagram::HotPulse(_)
             | Datagram::HotPulsed(_)
             | Datagram::HotLeased(_) => self.on_hot(now, from, &datagram),
-            // Messages to clients, the metadata service, switches, or storage targets of chunks.
+            // Messages that are meant for clients, the metadata service, switches, or targets of
+            // object chunks.
             _ => self.host.counters.refused += 1,
         }
     }
 
-    /// The partition of a message between members, if it is of the current epoch and from a member,
-    /// by name and address (R4).
+    /// Checks a message between members. Returns its partition if it is of the current epoch and
+    /// from a member, by name and address (R4).
     pub(crate) fn heard(
         &mut self,
         from: SocketAddrV4,
@@ -217,8 +222,8 @@ impl Replica {
         found
     }
 
-    /// Whether a member may send from this address: its own, or that of a switch that hides
-    /// senders.
+    /// Whether a member may send from this address: it is the member's own, or that of a switch
+    /// that hides senders.
     fn is_from(&self, membership: &Membership, from: SocketAddrV4, sender: NodeId) -> bool {
         membership.address(sender) == Some(from) || self.host.config.switch == Some(from)
     }
@@ -294,7 +299,7 @@ impl Replica {
         }
     }
 
-    /// A message between members, about one partition.
+    /// Handles a message between members about one partition.
     pub(crate) fn on_peer(&mut self, now: Now, from: SocketAddrV4, datagram: &Datagram<'_>) {
         let (id, epoch, sender, message) = match datagram {
             Datagram::RecoverRequest(m) => (m.partition, m.epoch, m.sender, Message::RecoverRequest(m)),
@@ -307,12 +312,12 @@ impl Replica {
             Datagram::TombstonesAck(m) => (m.partition, m.epoch, m.sender, Message::TombstonesAck(m.round)),
             Datagram::Entrust(m) => (m.partition, m.epoch, m.sender, Message::Entrust(m)),
             Datagram::Entrusted(m) => (m.partition, m.epoch, m.sender, Message::Entrusted(m.serial)),
-            _ => unreachable!("no message between members alone"),
+            _ => unreachable!("only messages between members come here"),
         };
         self.hear(now, from, id, epoch, sender, message);
     }
 
-    /// The deadline of [`Self::next_deadline`] has passed. Does nothing if called early.
+    /// Call when the time of [`Self::next_deadline`] has come. Does nothing if called early.
     pub fn handle_deadline(&mut self, now: Now) {
         if now.boot_ns >= self.heartbeat_at_ns {
             let Host { session, config, outbox, disk_space, .. } = &mut self.host;
@@ -348,12 +353,12 @@ impl Replica {
         self.report_transfers(now);
     }
 
-    /// Deletes some overdue values.
+    /// Starts deletes of overdue values, as many as the rate allows per heartbeat.
     fn expire(&mut self, now: Now) {
         let timing = &self.host.config.timing;
         let per_second = u128::from(timing.expiry_deletes_per_second);
         let mut left = (per_second * timing.heartbeat.as_millis()).div_ceil(1000) as usize;
-        // Starts with another partition each time.
+        // Start with another partition each time.
         let count = self.partitions.count();
         let first = (now.boot_ns / (timing.heartbeat.as_nanos() as u64).max(1)) as usize;
         for offset in 0..count {
@@ -361,7 +366,7 @@ impl Replica {
         }
     }
 
-    /// The driver has no more input for now.
+    /// Call when the driver has no more input at the moment.
     pub fn handle_batch_end(&mut self, now: Now) {
         self.flush_hot(now);
         self.report_transfers(now);
@@ -371,7 +376,7 @@ impl Replica {
         self.host.storage.end_batch();
     }
 
-    /// Decides ops that wait for scripts, as far as those have ended.
+    /// Decides ops that have waited for scripts, if these have ended.
     fn go_on_with_scripts(&mut self, now: Now) {
         while let Some(waiting) = self.host.scripts.begin_turn(now) {
             if let Some(slot) = self.partitions.slot(waiting.partition) {
@@ -383,7 +388,7 @@ impl Replica {
         }
     }
 
-    /// A storage request was completed.
+    /// A storage request has completed.
     pub fn handle_storage(&mut self, now: Now, completion: StorageCompletion<'_>) {
         match completion {
             StorageCompletion::Synced { through } => self.on_synced(now, through),
@@ -419,11 +424,11 @@ impl Replica {
         }
         self.retry_takeovers(now);
         self.tell_drained();
-        // The requests that follow from the completion are a batch of their own.
+        // The requests that result from this completion form a batch of their own.
         self.host.storage.end_batch();
     }
 
-    /// A frame arrived on a copying stream.
+    /// A frame has arrived on a copying stream.
     pub fn handle_stream(&mut self, now: Now, peer: StreamPeer, frame: &[u8]) {
         match CopyFrame::decode(frame) {
             Ok(CopyFrame::Request { joiner, partition, epoch, section, since, after }) => {
@@ -439,7 +444,7 @@ impl Replica {
             }
             Ok(CopyFrame::Chunk { partition, epoch, section, more, payload }) => {
                 let chunk = CopyChunk { peer, epoch, section, more, payload };
-                // Only members that were asked may answer.
+                // Accept answers only from members to which this node has opened the stream.
                 let is_asked = |slot: &usize| {
                     let membership = self.partitions[*slot].membership();
                     let is_member =
@@ -462,19 +467,21 @@ impl Replica {
         self.host.storage.end_batch();
     }
 
-    /// Sets the space left on the disk. A driver that never calls this has enough.
+    /// Sets how much space is left on the disk. Without a call it is enough.
     pub fn set_disk_space(&mut self, space: DiskSpace) {
         self.host.disk_space = space;
     }
 
-    /// The process has found its log synced through this position, counted over the life of the
-    /// storage. Call once, after replaying the log; not for a storage that keeps nothing.
+    /// Reports up to which position the process has found its log synced, counted over the life of
+    /// the storage. Call once, after replaying the log. Do not call for a storage that keeps
+    /// nothing.
     pub fn begin_durable(&mut self, position: u64) {
         self.host.session.begin_durable(position);
     }
 
-    /// The log is synced through this position of its life. Peers and the metadata service remember
-    /// it: a later process that finds less has forgotten something (R18).
+    /// Reports up to which position the log is synced, counted over the life of the storage. The
+    /// metadata service remembers it: if a later process finds less, its storage has forgotten
+    /// something (R18).
     pub fn set_durable(&mut self, position: u64) {
         self.host.session.set_durable(position);
     }
@@ -491,14 +498,15 @@ impl Replica {
         Some(self.partitions[slot].membership().partition)
     }
 
-    /// The next change of what may be shown. Apply it before polling a datagram.
+    /// Takes the next change of what may be shown outside of the core. Apply it before polling a
+    /// datagram.
     #[inline]
     pub fn poll_visibility(&mut self) -> Option<Shift> {
         self.host.visibility.poll()
     }
 
-    /// Writes the next datagram to `out`; returns its destination. Polls nothing before every
-    /// change of what may be shown is taken.
+    /// Writes the next datagram to `out`; returns its destination. Returns `None` as long as there
+    /// are changes of what may be shown that were not polled.
     #[inline]
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         if !self.host.visibility.is_taken() || !self.host.hot.holder.is_taken() {
@@ -507,19 +515,19 @@ impl Replica {
         self.host.outbox.poll(out)
     }
 
-    /// The next storage request. Execute it before polling the next one.
+    /// Takes the next storage request. Execute it before polling the next one.
     #[inline]
     pub fn poll_storage(&mut self) -> Option<StorageRequest<'_>> {
         self.host.storage.poll()
     }
 
-    /// The next frame for a copying stream.
+    /// Takes the next frame for a copying stream.
     #[inline]
     pub fn poll_stream(&mut self) -> Option<(StreamPeer, Vec<u8>)> {
         self.host.streams.pop_front()
     }
 
-    /// When to call [`Self::handle_deadline`], on the boot-time clock.
+    /// When to call [`Self::handle_deadline`] next, on the boot-time clock.
     #[inline]
     pub fn next_deadline(&self) -> u64 {
         let hot_ns = self.host.hot.next_deadline();
@@ -529,21 +537,22 @@ impl Replica {
         self.heartbeat_at_ns.min(sweep_ns).min(hot_ns).min(values_ns).min(scripts_ns)
     }
 
-    /// Traces the requests of one client.
+    /// The trace of one client's requests.
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.host.trace
     }
 
-    /// If gets could be answered now: the epoch of a partition, and the decision through which its
-    /// engine will hold everything, and nothing more, once the pending storage requests are
-    /// executed. Everything acknowledged before is in it (R12).
+    /// For consistent reads of a partition's engine: its epoch, and the decision up to which the
+    /// engine will contain everything, and nothing more, once the pending storage requests are
+    /// executed. Everything acknowledged so far is included. `None` if gets could not be answered
+    /// now (R12).
     pub fn settled(&self, now: Now, partition: PartitionId) -> Option<(Epoch, u64)> {
         let slot = self.partitions.slot(partition).filter(|_| self.host.has_lease(now))?;
         let partition = &self.partitions[slot];
         Some((partition.membership().epoch, partition.settled()?))
     }
 
-    /// For operators and tests.
+    /// Status for operators and tests.
     pub fn status(&self) -> NodeStatus {
         NodeStatus {
             node: self.host.config.node,

@@ -1,5 +1,5 @@
-//! Gets that are answered outside of the core, by the node's kernel: what it needs to know besides
-//! `visibility`.
+//! Support for gets that are answered outside of the core, by the node's kernel: what the kernel
+//! has to know besides `visibility`.
 
 use crate::hot::{CopyOf, CopyShift, Hot};
 use crate::modes::Partition;
@@ -19,16 +19,18 @@ impl Replica {
         is_member.then(|| (membership.keyspace, membership.digest(key)))
     }
 
-    /// The partitions whose gets may be answered outside while an entry is open, until when, and
-    /// the chain header that switches write into such gets. Out there it is not known whether a get
-    /// bypassed the switches, so where some do, the shorter lease counts for all.
+    /// The partitions whose shown entries may answer gets outside of the core; until when; and the
+    /// chain header that switches write into such gets. The kernel cannot tell whether a get
+    /// bypassed the switches. So at a node that coordinates, where some do, the shorter direct
+    /// lease limits all of them.
     pub fn served_elsewhere(&self) -> impl Iterator<Item = (PartitionId, u64, ChainHeader)> {
         let Host { session, config, .. } = &self.host;
         let until_ns = if config.coordinates { session.direct_until_ns } else { session.lease_until_ns };
         let answers = |partition: &&Partition| {
             let Membership { partition: id, range, .. } = partition.membership();
             let slot = self.partitions.slot(*id);
-            // A partition that is being taken over has given its keys away, or is about to (R17).
+            // Exclude a partition that is being taken over: its keys belong to the child, or soon
+            // will (R17).
             let reach = slot.and_then(|slot| self.partitions.reach(slot, range.first()));
             partition.answers_gets(&self.host) && reach == Some(range.last()) && !self.takeovers.ends(*id)
         };
@@ -38,7 +40,7 @@ impl Replica {
         })
     }
 
-    /// Counts gets of a partition that were answered outside (G7).
+    /// Counts gets of a partition that were answered outside of the core (G7).
     pub fn count_gets_elsewhere(&mut self, partition: PartitionId, gets: u64) {
         let Some(slot) = self.partitions.slot(partition) else { return };
         self.host.counters.gets += gets;
@@ -46,8 +48,9 @@ impl Replica {
         self.usage.note_gets(self.partitions[slot].membership(), gets);
     }
 
-    /// The next change of copies that may be shown outside. Apply it before polling a datagram. A
-    /// key is either a member's or a copy; a node that is a member shows it as such.
+    /// Takes the next change of copies that may be shown outside of the core. Apply it before
+    /// polling a datagram. Outside, a key is shown either as a member's or as a copy; if this node
+    /// is a member of the key's partition, it counts as a member's.
     pub fn poll_copies(&mut self) -> Option<CopyShift> {
         let shift = self.host.hot.holder.poll()?;
         let is_member = |of: &CopyOf| self.partitions.find(of.name.0, of.name.1.match_value()).is_some();
@@ -57,8 +60,9 @@ impl Replica {
         })
     }
 
-    /// Counts gets that were answered outside from copies (G7). They are counted by owner, so gets
-    /// of several keyspaces with copies are divided evenly.
+    /// Counts gets that were answered from copies outside of the core (G7). The kernel counts them
+    /// by owner and not by keyspace, so they are divided evenly among the keyspaces that have
+    /// copies.
     pub fn count_copies_elsewhere(&mut self, gets: u64) {
         if gets == 0 {
             return;
@@ -73,13 +77,13 @@ impl Replica {
         }
     }
 
-    /// Counts gets of a client that were answered outside, at most this many.
+    /// Counts gets of one client that were answered outside of the core; `gets` is an upper bound.
     pub fn count_source_elsewhere(&mut self, partition: PartitionId, source: Ipv4Addr, gets: u64) {
         self.sources.note(partition, source, u32::try_from(gets).unwrap_or(u32::MAX));
     }
 
-    /// Changes when [`Self::served_elsewhere`] may have become shorter: compare before polling a
-    /// datagram.
+    /// A number that changes whenever [`Self::served_elsewhere`] may have become shorter. Compare
+    /// it before polling a datagram.
     pub fn epochs_told(&self) -> u64 {
         self.host.visibility.epochs
     }

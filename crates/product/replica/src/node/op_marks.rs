@@ -1,30 +1,31 @@
-//! Ops that have ended this node's process.
+//! Marks of ops that have ended this node's process.
 //!
-//! An op is synced before it is evaluated, and evaluated again after a restart and by the next
-//! primary. So an op that crashes its evaluation would do so again and again, on each member. A
-//! node therefore marks the op that it evaluates, where the mark survives its process; at its next
-//! start it knows which op has ended it. After the second time it decides the op as an error
-//! instead of evaluating it ([`Status::EndedByStore`](nicekv_proto::Status::EndedByStore)). Like
-//! other refusals, that is shown when all members have synced it.
+//! An op is synced before it is evaluated; after a restart it is evaluated again, also by the next
+//! primary. So an op whose evaluation crashes the process would crash it again and again, at each
+//! member. Therefore a node marks the op that it evaluates, in memory that survives the process,
+//! and at its next start it knows which op has ended it. After the second time it decides the op as
+//! an error instead of evaluating it
+//! ([`Status::EndedByStore`](nicekv_proto::Status::EndedByStore)). Like other refusals, that is
+//! shown when all members have synced it.
 //!
-//! The mark is in memory that the process shares with a file, so it costs two stores. It need not
-//! survive a power failure.
+//! The memory is shared with a file, so a mark costs two stores. It need not survive a power
+//! failure.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use core::fmt::{Debug, Formatter, Result};
 use nicekv_proto::OpId;
 
-/// Keeps the mark beyond the process.
+/// Stores the mark so that it survives the process.
 pub trait MarkKeeper: Send + Sync {
-    /// Evaluation of an op begins: if the process ends now, this op has ended it.
+    /// The evaluation of an op begins. If the process ends now, this op has ended it.
     fn begin(&self, op: OpId);
 
-    /// The op was evaluated.
+    /// The evaluation has ended.
     fn end(&self);
 }
 
-/// The marks of a node; without a keeper there are none.
+/// The marks of a node; without a keeper nothing is marked.
 #[derive(Clone, Default)]
 pub struct OpMarks {
     keeper: Option<Arc<dyn MarkKeeper>>,
@@ -32,19 +33,19 @@ pub struct OpMarks {
 }
 
 impl OpMarks {
-    /// With the ops that have ended the process as often as an op may.
+    /// `barred`: the ops that have ended the process too often to be evaluated again.
     pub fn new(keeper: Arc<dyn MarkKeeper>, barred: BTreeSet<OpId>) -> Self {
         Self { keeper: Some(keeper), barred }
     }
 
-    /// Evaluation of an op begins.
+    /// The evaluation of an op begins.
     pub fn begin(&self, op: OpId) {
         if let Some(keeper) = &self.keeper {
             keeper.begin(op);
         }
     }
 
-    /// Evaluation has ended.
+    /// The evaluation has ended.
     pub fn end(&self) {
         if let Some(keeper) = &self.keeper {
             keeper.end();

@@ -1,5 +1,5 @@
-//! Datagrams for the driver to send. Acks and decisions of one batch are merged per destination;
-//! datagrams that are too long are sent in fragments.
+//! Datagrams for the driver to send. The acks of one batch of input are merged per destination, and
+//! so are its decisions; datagrams that are too long are sent in fragments.
 
 use crate::node::membership::Membership;
 use alloc::collections::VecDeque;
@@ -19,31 +19,31 @@ use nicekv_proto::replication::{
 use nicekv_proto::{Entries, HeaderLayout, KeyDigest, KeyspaceId, NodeId, Opcode, PartitionId};
 use nicekv_transport::name_of;
 
-/// Up to this many direct datagrams are sent before decisions and acks.
+/// If at most this many direct datagrams are queued, they are sent before decisions and acks.
 const LONE_REPLIES_MAX: usize = 2;
 
-/// Empty batches of each kind kept for reuse.
+/// How many empty batches of each kind are kept for reuse.
 const SPARE_BATCHES_MAX: usize = 64;
 
-/// Clients that are remembered to accept bundles.
+/// How many clients are remembered as accepting bundles.
 const BUNDLE_TO_MAX: usize = 4_096;
 
-/// Datagrams to a single member need no match by switches.
+/// Keyspace and digest of datagrams to a single member, which switches need not match.
 const NOBODY: (KeyspaceId, KeyDigest) = (KeyspaceId::DEFAULT, KeyDigest([0; 16]));
 
-/// Decisions for one destination.
+/// A batch of decisions for one destination.
 #[derive(Clone)]
 struct DecisionBatch {
-    /// An address in the multicast vring, or a member's.
+    /// An address in the multicast vring, or a member's address.
     destination: SocketAddrV4,
-    /// In the multicast vring: partitions with the same members share a datagram.
+    /// For multicast: the receivers. Partitions with the same members share a datagram.
     members: Vec<NodeId>,
-    /// In the multicast vring: keyspace and digest of one of these partitions, by which switches
-    /// match it.
+    /// For multicast: keyspace and digest of one of these partitions, by which switches match the
+    /// datagram.
     matched: (KeyspaceId, KeyDigest),
     watermarks: Vec<Watermark>,
     count: usize,
-    /// Encoded; for a chain with their ops.
+    /// The encoded decisions; for a chain together with their ops.
     decisions: Vec<u8>,
     is_chain: bool,
 }
@@ -79,7 +79,7 @@ impl DecisionBatch {
     }
 }
 
-/// Something for a batch.
+/// An item for a batch of decisions.
 #[derive(Clone, Copy)]
 enum Queued<'a> {
     Decision(&'a Decision<'a>),
@@ -102,7 +102,7 @@ impl Queued<'_> {
     }
 }
 
-/// Acks for one primary.
+/// A batch of acks for one primary.
 #[derive(Clone)]
 struct AckBatch {
     primary: SocketAddrV4,
@@ -118,12 +118,12 @@ pub(crate) struct Outbox {
     scratch: Vec<u8>,
     acks: VecDeque<AckBatch>,
     decisions: VecDeque<DecisionBatch>,
-    /// Empty batches, kept for their memory.
+    /// Empty batches, kept for reuse.
     spare_acks: Vec<AckBatch>,
     spare_decisions: Vec<DecisionBatch>,
-    /// Clients that accept bundles, because they have sent some.
+    /// Clients that accept bundles, because they have sent bundles themselves.
     bundle_to: HashSet<SocketAddrV4, FixedState>,
-    /// The message that is being sent in fragments, with its destination.
+    /// The message that is being sent in fragments, and its destination.
     fragments: Option<(SocketAddrV4, Fragments)>,
 }
 
@@ -143,7 +143,8 @@ impl Outbox {
         }
     }
 
-    /// Allows bundles in replies to this client. Forgetting a client only costs datagrams.
+    /// From now on replies to this client may be bundled. If a client is forgotten, its replies
+    /// only take more datagrams.
     pub(crate) fn bundle_to(&mut self, client: SocketAddrV4) {
         if self.bundle_to.len() >= BUNDLE_TO_MAX {
             self.bundle_to.clear();
@@ -172,7 +173,7 @@ impl Outbox {
         self.ack_batch(primary).prepares.push(ack);
     }
 
-    /// Queues a progress report; it replaces an earlier one of the same partition.
+    /// Queues a progress report. It replaces an earlier one of the same partition.
     pub(crate) fn ack_progress(&mut self, primary: SocketAddrV4, progress: Progress) {
         let queued = self.acks.iter_mut().filter(|batch| batch.primary == primary).find_map(|batch| {
             batch.progress.iter_mut().find(|queued| queued.partition == progress.partition)
@@ -196,7 +197,7 @@ impl Outbox {
         &mut self.acks[index]
     }
 
-    /// Queues a decision, or a watermark alone, for all members of a partition.
+    /// Queues a decision, or just a watermark, for all members of a partition.
     pub(crate) fn multicast_decision(
         &mut self,
         membership: &Membership,
@@ -209,7 +210,7 @@ impl Outbox {
         self.queue_decision((membership.multicast, matched), members, queued, watermark, false);
     }
 
-    /// Queues a decision, or a watermark alone, for one member.
+    /// Queues a decision, or just a watermark, for one member.
     pub(crate) fn unicast_decision(
         &mut self,
         member: SocketAddrV4,
@@ -220,7 +221,7 @@ impl Outbox {
         self.queue_decision((member, NOBODY), core::iter::empty(), queued, watermark, false);
     }
 
-    /// Queues an entry of a chain, or a watermark alone, for the successor.
+    /// Queues an entry of a chain, or just a watermark, for the successor.
     pub(crate) fn forward(
         &mut self,
         successor: SocketAddrV4,
@@ -240,8 +241,8 @@ impl Outbox {
         is_chain: bool,
     ) {
         let bytes = queued.map_or(0, |queued| queued.bytes());
-        // Only the last batch to these receivers: in an earlier one a decision would overtake its
-        // predecessor.
+        // Add only to the last batch for these receivers; in an earlier one the decision would
+        // overtake earlier decisions.
         let last =
             self.decisions.iter().rposition(|batch| batch.is_to(destination, members.clone(), is_chain));
         let index = last
@@ -274,7 +275,8 @@ impl Outbox {
         if out.len() <= DATAGRAM_BYTES_MAX {
             return Some(to);
         }
-        // Only these are bundled for clients.
+        // Only these messages go to clients. All others go to nodes, and their fragments name this
+        // node as the sender.
         let opcode = HeaderLayout::peek(out).and_then(HeaderLayout::opcode);
         let is_for_client = matches!(opcode, Some(Opcode::Reply | Opcode::Published));
         let sender = (!is_for_client).then_some(self.node);
@@ -294,9 +296,9 @@ impl Outbox {
     }
 
     fn poll_message(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
-        // A lone client is answered before the members, because it waits and they do not. With many
-        // clients the members come first: that is one datagram, and delays a client no more than
-        // another client would.
+        // A lone client is answered before messages go to the members, because the client waits and
+        // the members do not. With many clients the members come first: their messages are one
+        // datagram, which delays a client no more than the reply to another client would.
         let direct_first = self.direct.len() <= LONE_REPLIES_MAX && !self.direct.is_empty();
         if !direct_first {
             if let Some(batch) = self.decisions.pop_front() {
@@ -350,8 +352,8 @@ impl Outbox {
         primary
     }
 
-    /// Writes a bundle of the direct datagram in `first` and those to the same client that follow,
-    /// if there are any.
+    /// Writes a bundle of the direct datagram in `first` and the datagrams to the same client that
+    /// follow it. Returns false if none follows.
     fn poll_bundle(&mut self, to: SocketAddrV4, first: Range<usize>, out: &mut Vec<u8>) -> bool {
         let first = &self.bytes[first];
         let Some(common) = Common::of(first) else { return false };

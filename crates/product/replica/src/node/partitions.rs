@@ -1,4 +1,4 @@
-//! The partitions of a node, by number and by range.
+//! The partitions of a node, by id and by range of match values.
 
 use crate::modes::Partition;
 use crate::node::routes::Routes;
@@ -9,20 +9,21 @@ use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 use nicekv_proto::{KeyspaceId, PartitionId};
 
-/// A slot is a partition's place until it is [forgotten](Partitions::forget).
+/// All partitions of a node. A partition keeps its slot until it is
+/// [forgotten](Partitions::forget).
 #[derive(Clone, Default)]
 pub(crate) struct Partitions {
     slots: Vec<Partition>,
-    /// Unused slots.
+    /// Indexes of unused slots.
     free: Vec<usize>,
     by_id: Map<PartitionId, usize>,
-    /// To visit all in number order.
+    /// The same as `by_id`, for visits in the order of ids.
     in_order: BTreeMap<PartitionId, usize>,
     routes: Routes,
 }
 
 impl Partitions {
-    /// Number of slots; unused ones hold blank partitions.
+    /// Number of slots; unused slots contain blank partitions.
     pub(crate) fn count(&self) -> usize {
         self.slots.len()
     }
@@ -36,7 +37,7 @@ impl Partitions {
         self.slot(id).map(|slot| &self.slots[slot])
     }
 
-    /// The slot of a partition, which `make` makes if the node does not know it.
+    /// The slot of a partition. If the node does not know the partition, `make` creates it.
     pub(crate) fn get_or_insert(
         &mut self,
         id: PartitionId,
@@ -56,7 +57,7 @@ impl Partitions {
         Some(slot)
     }
 
-    /// Forgets a partition for which nothing is pending; `blank` takes its place.
+    /// Forgets a partition that has no pending request; `blank` takes its slot.
     pub(crate) fn forget(&mut self, id: PartitionId, blank: impl FnOnce() -> Partition) {
         let Some(slot) = self.by_id.remove(&id) else { return };
         self.in_order.remove(&id);
@@ -65,7 +66,7 @@ impl Partitions {
         self.free.push(slot);
     }
 
-    /// The partition that a pending request is for, so it exists.
+    /// The partition to which a pending request belongs; it must exist.
     pub(crate) fn by_id(&mut self, id: PartitionId) -> &mut Partition {
         let slot = self.slot(id).expect("a partition that waits for the disk is known");
         &mut self[slot]
@@ -75,36 +76,37 @@ impl Partitions {
     pub(crate) fn set_route(&mut self, slot: usize) {
         let membership = self.slots[slot].membership();
         match membership.standing {
-            // Another partition may have taken its place.
+            // Another partition may have taken over its range.
             Standing::Outside => self.routes.remove(slot),
             _ => self.routes.set(membership.keyspace, membership.range, slot),
         }
     }
 
-    /// The partition that holds a match value.
+    /// The slot of the partition that holds a match value.
     pub(crate) fn find(&self, keyspace: KeyspaceId, value: u128) -> Option<usize> {
         self.routes.find(keyspace, value)
     }
 
-    /// The last match value through which everything from `first` on belongs to this partition;
-    /// `None` if `first` does not.
+    /// The last match value up to which all values from `first` on belong to this partition; `None`
+    /// if `first` does not.
     pub(crate) fn reach(&self, slot: usize, first: u128) -> Option<u128> {
         self.routes.reach(slot, first)
     }
 
-    /// All partitions, by number.
+    /// All partitions in the order of ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Partition> {
         self.in_order.values().map(|slot| &self.slots[*slot])
     }
 
-    /// Visits all partitions, by number.
+    /// Visits all partitions in the order of ids.
     pub(crate) fn for_each(&mut self, mut visit: impl FnMut(&mut Partition)) {
         for slot in self.in_order.values() {
             visit(&mut self.slots[*slot]);
         }
     }
 
-    /// The first partition after `after`, or the first of all, that `is_wanted` accepts.
+    /// The first partition after `after` that `is_wanted` accepts, in the order of ids; with
+    /// `None`, the first of all.
     pub(crate) fn next(
         &self,
         after: Option<PartitionId>,

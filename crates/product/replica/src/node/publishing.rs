@@ -1,9 +1,10 @@
-//! Publish and subscribe: every member of a channel's partition keeps its listeners (`pubsub`), and
-//! the primary sends messages.
+//! Publish and subscribe: every member of a channel's partition keeps the list of its listeners
+//! (`pubsub`), and the primary sends messages.
 //!
-//! Delivery is at most once: a listener that is not registered in time, or loses a datagram, misses
-//! the message; no message is sent twice. A primary remembers its latest messages. Those of a dead
-//! primary are known to no other node, so listeners detect repeats, too (M1).
+//! Delivery is at most once. A listener that is not registered in time, or loses a datagram, misses
+//! the message; no message is sent twice. A primary remembers its latest messages to detect
+//! repeats. No other node knows the messages of a dead primary, so listeners detect repeats, too
+//! (M1).
 
 use crate::node::Replica;
 use crate::node::requests::written_in;
@@ -14,7 +15,7 @@ use nicekv_proto::route::Room;
 use nicekv_proto::{MatchRange, Now, Reply, Status};
 
 impl Replica {
-    /// A client registers its listeners.
+    /// A client registers or removes its listeners.
     pub(crate) fn on_listen(&mut self, now: Now, from: SocketAddrV4, listen: &Listen<'_>) {
         let slot = match listen.kind {
             ListenKind::Channel => self.route(listen.keyspace, listen.name, &listen.digest),
@@ -35,11 +36,12 @@ impl Replica {
         self.host.outbox.send(to, |out| answer.encode(out));
     }
 
-    /// The range that the answer speaks for: this partition's, from the requested match value on.
+    /// The range of match values for which the answer holds: this partition's, from the requested
+    /// match value on.
     fn told_range(&self, slot: usize, listen: &Listen<'_>) -> MatchRange {
         let (value, range) = (listen.digest.match_value(), self.partitions[slot].membership().range);
         let last = self.partitions.reach(slot, value).map_or(value, |reach| reach.min(range.last()));
-        MatchRange::new(value, last.max(value)).expect("it ends where it begins, or behind that")
+        MatchRange::new(value, last.max(value)).expect("the last value is not below the first")
     }
 
     /// A client publishes a message.
@@ -66,8 +68,8 @@ impl Replica {
         self.host.reply(Some(reply_to.unwrap_or(from)), &reply);
     }
 
-    /// Sends a message to its listeners; returns their number, or `None` if it is too long for so
-    /// many.
+    /// Sends a message to its listeners. Returns their number; `None` if the message is too long
+    /// for that many receivers.
     fn tell(&mut self, now: Now, published: &Published<'_>) -> Option<u32> {
         let (to, count) = self.registry.publish(now, published)?;
         self.host.counters.published += 1;
@@ -76,9 +78,9 @@ impl Replica {
         Some(count)
     }
 
-    /// Whether this node leads the partition, and may publish. Before the epoch is activated the
-    /// direct part of the predecessor's lease is over (R12), so that the predecessor cannot send an
-    /// older message after a newer one.
+    /// Whether this node leads the partition and may publish. It must wait until the epoch is
+    /// activated: only then is the direct part of the predecessor's lease over (R12), so that the
+    /// predecessor cannot send an older message after a newer one.
     fn publishes(&mut self, now: Now, slot: usize) -> bool {
         let membership = self.partitions[slot].membership();
         let is_primary = membership.primary == self.host.config.node;

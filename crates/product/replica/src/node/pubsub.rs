@@ -1,14 +1,14 @@
-//! The listeners of published messages, as far as this node knows: soft state in memory at every
-//! member of a partition, so that any of them can become the primary.
+//! The listeners of published messages that this node knows. They are soft state in memory, kept at
+//! every member of a partition, so that any of them can become the primary.
 //!
 //! ```text
 //!   Listen ─▶ channel, pattern ─▶ (client's address, how many, until when) ─▶ Publish: sent once to each address
 //! ```
 //!
-//! A name is kept once per address. A later message of the client replaces an earlier one, and a
-//! client with another id at the same address replaces the one before, which no longer exists.
-//! Registrations expire unless they are repeated. A client that stops listening is remembered as
-//! such for the same time, because its earlier messages may still arrive (M2).
+//! Each name has one entry per address. A later message of the client replaces an earlier one. If a
+//! client with another id uses the same address, it replaces the earlier client, which no longer
+//! exists. Registrations expire unless they are repeated. A client that stops listening is
+//! remembered as such for the same time, because its earlier messages may still arrive (M2).
 
 use crate::types::Map;
 use alloc::vec::Vec;
@@ -19,23 +19,23 @@ use nicekv_proto::limits::VALUE_BYTES_MAX;
 use nicekv_proto::publish::{Listen, ListenKind, Published};
 use nicekv_proto::{KeyspaceId, Now, OpId, Recent, glob};
 
-/// Names with their listeners, over all keyspaces.
+/// Bound on listeners: names times addresses, over all keyspaces.
 const LISTENERS_MAX: usize = 65_536;
-/// Bytes that one message may make a node send.
+/// How many bytes one published message may make a node send.
 const TOLD_BYTES_MAX: usize = 64 << 20;
 const _: () = assert!(LISTENERS_MAX * VALUE_BYTES_MAX <= TOLD_BYTES_MAX);
-/// Bytes of these names.
+/// Bytes of the names of all listeners.
 const NAME_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the patterns among them, each of which is compared with every message.
+/// Bytes of the patterns among these names; each pattern is compared with every message.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// Longest time for which a registration holds.
+/// Longest time for which a registration is valid.
 const HOLD_MS_MAX: u32 = 60_000;
-/// Published messages that are remembered, to detect repeats.
+/// How many published messages are remembered to detect repeats.
 const RECENT_MAX: usize = 16_384;
 /// Interval at which expired registrations are removed, in nanoseconds.
 const SWEEP_EVERY_NS: u64 = 1_000_000_000;
 
-/// There are too many listeners.
+/// The error that there are too many listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -48,16 +48,16 @@ struct Listener {
 }
 
 impl Listener {
-    /// Whether a later message of this address is known.
+    /// Whether this listener was set by a later message of the same client.
     fn is_later_than(&self, op: OpId) -> bool {
         self.op.client == op.client && self.op.sequence > op.sequence
     }
 }
 
-/// Channels or patterns of all keyspaces.
+/// The channels or the patterns of all keyspaces.
 type Names = Map<(KeyspaceId, Vec<u8>), Vec<Listener>>;
 
-/// A name for lookups without a copy.
+/// A borrowed name, for lookups without a copy.
 #[derive(Hash)]
 struct Name<'a>(KeyspaceId, &'a [u8]);
 
@@ -76,12 +76,12 @@ pub struct Registry {
     pattern_bytes: usize,
     recent: Recent,
     sweep_at_ns: u64,
-    /// The receivers of the current message.
+    /// The addresses to which the current message goes.
     told: Vec<SocketAddrV4>,
 }
 
 impl Registry {
-    /// Without listeners.
+    /// A registry without listeners.
     pub fn new(hash_seed: u64) -> Self {
         let names = Map::with_hasher(FixedState::with_seed(hash_seed));
         Self {
@@ -96,16 +96,15 @@ impl Registry {
         }
     }
 
-    /// Number of names with listeners, once for every address, including names whose listeners have
-    /// just left.
+    /// Number of listeners: names times addresses. Includes those that have left recently.
     pub fn listeners(&self) -> usize {
         self.listeners
     }
 
-    /// Registers listeners.
+    /// Registers listeners, or removes them (count 0).
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many listeners.
     pub fn listen(&mut self, now: Now, listen: &Listen<'_>, address: SocketAddrV4) -> Result<(), Full> {
         self.sweep(now);
         let hold_ms = listen.hold_ms.min(HOLD_MS_MAX);
@@ -136,7 +135,7 @@ impl Registry {
             || self.name_bytes + bytes > NAME_BYTES_MAX
             || self.pattern_bytes + of_pattern > PATTERN_BYTES_MAX
         {
-            // Without listeners nothing needs to be noted.
+            // A listener that leaves and is not registered need not be recorded.
             return if listener.count == 0 { Ok(()) } else { Err(Full) };
         }
         self.listeners += 1;
@@ -160,14 +159,14 @@ impl Registry {
         self.pattern_bytes -= pattern_bytes;
     }
 
-    /// The number of listeners of a message that is published again.
+    /// If this message was published before: the number of listeners that it had.
     pub fn repeated(&self, op: OpId) -> Option<u32> {
         self.recent.get(op)
     }
 
-    /// A message is published: the addresses to send it to, and the number of listeners, counted as
-    /// Redis does (M3): once for the channel and once for each pattern. `None`: it is too long for
-    /// so many, and is not sent.
+    /// Publishes a message: returns the addresses to send it to, and the number of listeners. These
+    /// are counted as Redis does (M3), once for the channel and once for each pattern. `None`: the
+    /// message is too long for that many receivers, and is not sent.
     pub fn publish(&mut self, now: Now, published: &Published<'_>) -> Option<(&[SocketAddrV4], u32)> {
         let Published { keyspace, op, channel, message } = *published;
         self.sweep(now);
@@ -200,7 +199,7 @@ impl Registry {
     }
 }
 
-/// Removes expired listeners; returns how many, and the bytes of their names.
+/// Removes expired listeners. Returns how many, and the bytes of their names.
 fn sweep(names: &mut Names, now: Now) -> (usize, usize) {
     let (mut gone, mut bytes) = (0, 0);
     names.retain(|name, listeners| {

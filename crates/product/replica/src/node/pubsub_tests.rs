@@ -42,7 +42,7 @@ impl World {
         self.registry.listen(at(second), &listen, address(port)).unwrap();
     }
 
-    /// The ports that are sent to, and the number of listeners.
+    /// Publishes a message. Returns the ports to which it is sent, and the number of listeners.
     fn publish(&mut self, second: u64, channel: &str) -> (Vec<u16>, u32) {
         self.sequence += 1;
         let published = published(KEYSPACE, op(99, self.sequence), channel.as_bytes());
@@ -78,7 +78,7 @@ fn unrepeated_registration_expires() {
     world.listen(1, Channel, "news", 1, 1);
     world.listen(3, Channel, "news", 2, 1);
     assert_eq!(world.publish(3, "news").0, [1, 2]);
-    assert_eq!(world.publish(4, "news").0, [2], "the first one's time is over");
+    assert_eq!(world.publish(4, "news").0, [2], "the first registration has expired");
     world.listen(5, Pattern, "*", 3, 1);
     assert_eq!(world.publish(9, "news"), (vec![], 0));
     let registry = &world.registry;
@@ -94,14 +94,14 @@ fn latest_registration_counts_in_any_order() {
     say(op(5, 1), 1).unwrap();
     assert_eq!(world.publish(1, "c"), (vec![1], 3));
     let mut say = |op, count| world.registry.listen(at(1), &listen(Channel, b"c", op, count), address(1));
-    // Another process has its address now.
+    // Another client process uses the address now.
     say(op(6, 1), 1).unwrap();
     assert_eq!(world.publish(1, "c"), (vec![1], 1));
     let mut say = |op, count| world.registry.listen(at(1), &listen(Channel, b"c", op, count), address(1));
     say(op(6, 2), 0).unwrap();
     assert_eq!(world.publish(1, "c"), (vec![], 0));
     let mut say = |op, count| world.registry.listen(at(2), &listen(Channel, b"c", op, count), address(1));
-    // An old message arrives late.
+    // An older message of the client arrives late.
     say(op(6, 1), 1).unwrap();
     assert_eq!(world.publish(2, "c"), (vec![], 0));
     assert_eq!((world.publish(5, "c"), world.registry.listeners), ((vec![], 0), 0));
@@ -142,7 +142,7 @@ fn listeners_beyond_the_bound_are_refused() {
     world.listen(2, Pattern, &pattern, 1, 2);
     world.listen(2, Channel, "c", 1, 1);
     assert_eq!(world.publish(2, "c"), (vec![1], 1));
-    // All but the first are forgotten.
+    // All registrations but the first have expired.
     world.listen(5, Pattern, "y", 9, 1);
     assert_eq!(world.publish(4, "y"), (vec![9], 1));
 }
@@ -157,7 +157,7 @@ fn names_and_listeners_are_bounded() {
     let one_more = listen(Channel, b"more", op(1, 1), 1);
     assert_eq!(world.registry.listen(at(1), &one_more, address(1)), Err(Full));
     assert_eq!(world.registry.listeners(), LISTENERS_MAX);
-    assert_eq!(world.registry.listen(at(5), &one_more, address(1)), Ok(()), "all others are forgotten");
+    assert_eq!(world.registry.listen(at(5), &one_more, address(1)), Ok(()), "all others have expired");
     let long = vec![b'l'; 1_024];
     for port in 1..=(NAME_BYTES_MAX / 1_024) as u16 - 1 {
         world.registry.listen(at(5), &listen(Channel, &long, op(1, 1), 1), address(port)).unwrap();
@@ -181,5 +181,5 @@ fn long_message_is_bounded_by_its_number_of_receivers() {
     assert_eq!(publish(&mut world, 1), Some(most.into()));
     world.listen(1, Channel, "", most, 1);
     assert_eq!((publish(&mut world, 2), world.registry.repeated(op(7, 2))), (None, None));
-    assert_eq!(world.publish(1, "").0.len(), usize::from(most) + 1, "shorter ones are told");
+    assert_eq!(world.publish(1, "").0.len(), usize::from(most) + 1, "a shorter message is sent");
 }

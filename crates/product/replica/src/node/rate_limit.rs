@@ -1,23 +1,23 @@
-//! Rate limit of a node's copies, over all partitions, so that requests keep the rest of network
-//! and disk.
+//! Rate limit of a node's copies over all partitions, which leaves the rest of network and disk to
+//! requests.
 
 use nicekv_proto::Now;
 
-/// When more may be requested.
+/// Limits how soon more bytes may be requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RateLimit {
     free_ns: u64,
 }
 
 impl RateLimit {
-    /// Bytes have arrived. A rate of 0 is unlimited.
+    /// Accounts for bytes that have arrived. A rate of 0 means no limit.
     pub(crate) fn take(&mut self, now: Now, bytes: usize, bytes_per_second: u64) {
         let takes_ns =
             (bytes as u64).saturating_mul(1_000_000_000).checked_div(bytes_per_second).unwrap_or(0);
         self.free_ns = self.free_ns.max(now.boot_ns).saturating_add(takes_ns);
     }
 
-    /// When to request more, if not now.
+    /// When more may be requested; `None`: now.
     pub(crate) fn pause(&self, now: Now) -> Option<u64> {
         (self.free_ns > now.boot_ns).then_some(self.free_ns)
     }

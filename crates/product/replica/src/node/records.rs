@@ -1,7 +1,7 @@
 //! The node's own log records: discarded partitions (R16), and splits and merges (R17). Their kinds
-//! are distinct from those of partitions.
+//! differ from those of partitions' records.
 //!
-//! Every record is idempotent: a checkpoint writes the open ones again.
+//! Every record is idempotent, because a checkpoint writes the open ones again.
 
 use alloc::vec::Vec;
 use nicekv_proto::bytes::Reader;
@@ -16,23 +16,24 @@ const FILLED: u8 = 132;
 const VOID: u8 = 133;
 const TOOK_OVER: u8 = 134;
 
-/// One record of a partition.
+/// One record about a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRecord<'a> {
     /// This node holds nothing of the partition any more.
     Discarded,
-    /// These partitions are being formed of it. They begin empty, and from now on its writes go to
-    /// them, too.
+    /// These children are being formed of the partition. They begin empty, and from now on the
+    /// partition's writes go to them, too.
     Forming(Vec<Child>),
-    /// The same, in place of all earlier records; whether they are complete.
+    /// At a checkpoint, in place of all earlier records: these children are being formed of the
+    /// partition, and whether they are complete.
     Forms(Vec<Child>, bool),
-    /// They are complete.
+    /// The children of the partition are complete.
     Formed,
-    /// The partition is being formed: entries of its parent, which were written.
+    /// Entries of the parent that were written to this child.
     Filled(&'a [u8]),
-    /// What was formed of the partition is void.
+    /// Everything that was formed of the partition is void.
     Void,
-    /// The partition takes over from these, of which it was formed. The record follows the
+    /// The partition takes over from these parents, of which it was formed. This record follows the
     /// partition's own first records, which are void without it.
     TookOver(Vec<PartitionId>),
 }
@@ -63,7 +64,7 @@ impl<'a> NodeRecord<'a> {
         }
     }
 
-    /// Reads a record; `None`: it is a partition's.
+    /// Decodes a record. `None`: it is a record of a partition.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Option<Self>, DecodeError> {
         if bytes.first().is_none_or(|kind| *kind < DISCARDED) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Requests of clients: bundles, and the partition of each request.
+//! Handles clients' requests: unpacks bundles, and finds the partition of each request.
 
 use crate::modes::messages::Request;
 use crate::node::Replica;
@@ -11,8 +11,8 @@ use nicekv_proto::scan::Scan;
 use nicekv_proto::{Datagram, Header, KeyDigest, KeyspaceId, MatchRange, Now, Opcode};
 
 impl Replica {
-    /// A bundle holds only requests of one client. Switches do not look into it, so the requests
-    /// inside do not say where replies go.
+    /// Handles a bundle, which holds requests of one client. Switches do not look inside, so the
+    /// requests themselves do not contain the address for replies.
     pub(crate) fn on_bundle(
         &mut self,
         now: Now,
@@ -26,7 +26,8 @@ impl Replica {
         let mut whole = core::mem::take(&mut self.bundled);
         for (header, body) in bundle.datagrams(header) {
             match header.opcode {
-                // It is logged as the client would have sent it alone.
+                // The update is logged in the form in which the client would have sent it by
+                // itself.
                 Opcode::Update => {
                     header.with_body(body, &mut whole);
                     self.handle_plain(now, from, &whole, room);
@@ -43,8 +44,9 @@ impl Replica {
         self.bundled = whole;
     }
 
-    /// `bytes` is the datagram of an update, and contains its parts; not used for other requests.
-    /// `room`: what a switch has written beside it.
+    /// Handles one request. `bytes`: the datagram of an update, which contains the parts of
+    /// `datagram`; unused for other requests. `room`: what a switch has written into the request's
+    /// room.
     pub(crate) fn on_request(
         &mut self,
         now: Now,
@@ -54,8 +56,8 @@ impl Replica {
         (bytes, room): (&[u8], Option<&Room>),
     ) {
         let (chain, stamp) = written_in(room);
-        // Clients ask a node that coordinates without a switch in between; a switch that forwards
-        // to a chain writes its header.
+        // Clients may ask a node that coordinates directly, without a switch. If a chain header is
+        // there, a switch has forwarded the request.
         let may_be_direct = self.host.config.coordinates && chain.is_none();
         if may_be_direct && !self.may_answer_directly(now, datagram) {
             return;
@@ -113,8 +115,8 @@ impl Replica {
         }
     }
 
-    /// Whether a request fits the chain of this epoch (C5), if a switch has written a header. A
-    /// client that leaves no room names no epoch; then the roles alone decide (C3).
+    /// Whether a request fits this epoch's chain (C5), if a switch has written a chain header. A
+    /// request without room names no epoch; then the roles alone decide who answers (C3).
     pub(crate) fn came_by_its_chain(
         &mut self,
         slot: usize,
@@ -127,8 +129,8 @@ impl Replica {
         is_its
     }
 
-    /// The partition of a request, if its digest is right. Switches route by the digest, and a
-    /// false one must not store a key in the wrong place.
+    /// The partition of a request, if its digest is correct. Switches route by the digest, and a
+    /// wrong digest must not store a key in a partition that does not own it.
     pub(crate) fn route(&mut self, keyspace: KeyspaceId, key: &[u8], digest: &KeyDigest) -> Option<usize> {
         let Some(slot) = self.partitions.find(keyspace, digest.match_value()) else {
             // No reply: this node may not have its assignment yet, and another member may serve the
@@ -143,8 +145,8 @@ impl Replica {
         Some(slot)
     }
 
-    /// The partition in which a scan begins, and the scan limited to its keys. Another partition
-    /// may have taken over the rest of the range (R17).
+    /// The partition in which a scan begins, and the scan limited to the keys of that partition.
+    /// Another partition may have taken over the rest of the range (R17).
     fn route_scan<'a>(
         &mut self,
         from: SocketAddrV4,
@@ -171,7 +173,7 @@ impl Replica {
     }
 }
 
-/// The chain header and the stamp that a switch has written.
+/// The chain header and the stamp that a switch has written into a request's room.
 pub(crate) fn written_in(room: Option<&Room>) -> (Option<&ChainHeader>, Stamp) {
     match room {
         Some(Room::Chain(chain)) => (Some(chain), Stamp::NONE),
@@ -180,8 +182,8 @@ pub(crate) fn written_in(room: Option<&Room>) -> (Option<&ChainHeader>, Stamp) {
     }
 }
 
-/// The match value of the key that a client requests; `None` for a scan, or a request that another
-/// node passed on.
+/// The match value of the key that a client requests; `None` for a scan, or for a request that
+/// another node passed on.
 fn asked_value(request: &Request<'_>) -> Option<u128> {
     let digest = match request {
         Request::Get(get) if get.forwarded.is_none() => &get.digest,

@@ -11,11 +11,11 @@ struct Route {
     slot: usize,
 }
 
-/// Routes that may overlap at a match value: a partition and its children (R17).
+/// How many routes may overlap at a match value: those of a partition and its children (R17).
 const OVERLAPPING_MAX: usize = 1 + RESHAPED_MAX;
 
-/// The ranges of the partitions that this node is a member of, in order. While a partition takes
-/// over from another their ranges overlap; the newest route comes first.
+/// The ranges of the partitions of which this node is a member, in order. While one partition takes
+/// over from another, their ranges overlap; the newest route then comes first.
 #[derive(Clone, Default)]
 pub(crate) struct Routes {
     sorted: Vec<Route>,
@@ -51,8 +51,8 @@ impl Routes {
         before.iter().rev().take(OVERLAPPING_MAX - 1).find(|route| holds(route)).map(|route| route.slot)
     }
 
-    /// The last match value through which everything from `first` on belongs to this slot; `None`
-    /// if `first` does not.
+    /// The last match value up to which all values from `first` on belong to this slot; `None` if
+    /// `first` does not.
     pub(crate) fn reach(&self, slot: usize, first: u128) -> Option<u128> {
         let own = self.sorted.iter().find(|route| route.slot == slot)?;
         if self.find(own.keyspace, first) != Some(slot) {
@@ -98,7 +98,7 @@ mod tests {
         }
         routes.set(one, range(5, 7), 1);
         assert_eq!((routes.find(one, 7), routes.find(one, 8)), (Some(1), None));
-        // One of two children is here; the rest still belongs to the parent.
+        // One of two children exists here; the rest still belongs to the parent.
         routes.set(one, range(20, 29), 3);
         assert_eq!((routes.find(one, 20), routes.find(one, 30)), (Some(3), Some(2)));
         routes.set(one, range(40, u128::MAX), 4);

@@ -1,34 +1,35 @@
-//! Samples of the match values that clients request, and what follows from them: where a
-//! partition's load, or its keys, split in half.
+//! Samples of the match values that clients request, and what is computed from them: the value at
+//! which a partition's load, or its set of keys, splits in half.
 //!
-//! A reservoir keeps each request of an interval with the same probability. Memory is bounded:
-//! beyond [`PARTITIONS_MAX`] partitions are not sampled.
+//! A reservoir keeps each request of an interval with the same probability. Memory is bounded: at
+//! most [`PARTITIONS_MAX`] partitions are sampled.
 
 use crate::types::Map;
 use alloc::vec::Vec;
 use nicekv_proto::{KeyOrder, MatchRange, PartitionId};
 
-/// Values of a partition: a share is known to within about 4 %.
+/// How many values are kept of a partition. A share is then known to within about 4 %.
 const SAMPLES: usize = 256;
-/// This many requests of an interval are sampled each; after that, one in [`ONE_OF`].
+/// The first this many requests of an interval are all sampled; after that, one in [`ONE_OF`].
 const EACH_MAX: u32 = 4096;
 const ONE_OF: u32 = 8;
-/// Partitions that are sampled.
+/// How many partitions are sampled.
 pub(crate) const PARTITIONS_MAX: usize = 1024;
 
 #[derive(Clone, Default)]
 pub(crate) struct HeatWatch {
     pub(crate) reservoirs: Map<PartitionId, Reservoir>,
-    /// The last interval's samples that are not sent yet, the least requested first.
+    /// Samples of the last interval whose reports are not sent yet, the least requested partition
+    /// first.
     pub(crate) untold: Vec<(PartitionId, Reservoir)>,
     pub(crate) report_at_ns: u64,
-    /// Requests in the interval.
+    /// Number of requests in this interval.
     asked: u32,
 }
 
 impl HeatWatch {
-    /// A client requests this value: how many requests it stands for. Under load only a few
-    /// requests are sampled, to keep the cost low.
+    /// A client requests this value. Returns how many requests the sample stands for; `None`: it is
+    /// not sampled. Under load only some requests are sampled, to keep the cost low.
     pub(crate) fn weight(&mut self, value: u128) -> Option<u32> {
         self.asked = self.asked.saturating_add(1);
         if self.asked <= EACH_MAX {
@@ -38,7 +39,7 @@ impl HeatWatch {
         is_looked_at.then_some(ONE_OF)
     }
 
-    /// Ends the interval.
+    /// Ends the interval, and returns its samples.
     pub(crate) fn turn(&mut self) -> Map<PartitionId, Reservoir> {
         self.asked = 0;
         self.untold.clear();
@@ -53,7 +54,8 @@ pub(crate) struct Reservoir {
 }
 
 impl Reservoir {
-    /// May keep the value, which stands for `weight` requests, in place of a random other one.
+    /// Adds a value that stands for `weight` requests. When the reservoir is full, the value
+    /// replaces a random one or is dropped.
     pub(crate) fn note(&mut self, value: u128, weight: u32) {
         self.seen = self.seen.saturating_add(weight);
         if self.values.len() < SAMPLES {
@@ -66,7 +68,7 @@ impl Reservoir {
     }
 }
 
-/// A pseudo-random number that is the same each time (splitmix64).
+/// A pseudo-random number that depends only on `number` (splitmix64).
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -74,8 +76,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The value that splits the requests in half; `values` are sorted. `None` if all lie at the start
-/// of the range.
+/// The value that splits the requests in half, and the share below it (per thousand). `values` are
+/// sorted. `None` if all of them lie at the start of the range.
 pub(crate) fn cut(values: &[u128], range: MatchRange, order: KeyOrder) -> Option<(u128, u16)> {
     let borders = values.iter().map(|value| border(*value, order)).filter(|value| *value > range.first());
     let below = |value: u128| values.partition_point(|sample| *sample < value);
@@ -84,8 +86,8 @@ pub(crate) fn cut(values: &[u128], range: MatchRange, order: KeyOrder) -> Option
     Some((best, per_thousand(below(best), values.len())))
 }
 
-/// The greatest value up to this one at which a partition may begin: for hashed keys, the start of
-/// a vnode.
+/// The greatest value up to this one at which a partition may begin. For hashed keys that is the
+/// start of a vnode.
 fn border(value: u128, order: KeyOrder) -> u128 {
     match order {
         KeyOrder::Range => value,
@@ -93,7 +95,7 @@ fn border(value: u128, order: KeyOrder) -> u128 {
     }
 }
 
-/// The most frequent value; `values` are sorted.
+/// The most frequent value, and its share (per thousand). `values` are sorted.
 pub(crate) fn top(values: &[u128]) -> Option<(u128, u16)> {
     let most = values.chunk_by(|one, other| one == other).max_by_key(|chunk| chunk.len())?;
     Some((most[0], per_thousand(most.len(), values.len())))
@@ -103,7 +105,7 @@ fn per_thousand(part: usize, of: usize) -> u16 {
     (part * 1000 / of.max(1)) as u16
 }
 
-/// The median of keys' values, as a border in the range.
+/// The median of the keys' match values, moved to a value at which a partition may begin.
 pub(crate) fn middle(values: &[u128], range: MatchRange, order: KeyOrder) -> u128 {
     let mut values = values.to_vec();
     values.sort_unstable();
@@ -126,11 +128,11 @@ mod tests {
         let all = MatchRange::ALL;
         let even = sorted(1000..1100);
         assert_eq!(cut(&even, all, KeyOrder::Range), Some((1050, 500)));
-        // One value is requested as often as all others together: the cut is beside it, on the
-        // busier side.
+        // One value is requested as often as all others together. The cut is next to it, and the
+        // busier part contains it.
         let hot = sorted((1..=50).chain([51; 100]).chain(52..=60));
         assert_eq!(cut(&hot, all, KeyOrder::Range), Some((51, 314)));
-        // The first value of a range is no border, so another one is needed.
+        // A partition cannot be cut at the first value of its range, so another value is needed.
         let range = MatchRange::new(7, 100).unwrap();
         assert_eq!(cut(&[7; 9], range, KeyOrder::Range), None);
         assert_eq!(cut(&sorted([7, 7, 7, 8]), range, KeyOrder::Range), Some((8, 750)));
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn reservoir_keeps_the_shares_of_many_requests() {
         let mut reservoir = Reservoir::default();
-        // The first half of the requests is for small values.
+        // The first half of the requests asks for small values.
         for request in 0..100_000u128 {
             let weight = if request < 20_000 { 1 } else { ONE_OF };
             if weight > 1 && !request.is_multiple_of(u128::from(ONE_OF)) {

@@ -1,18 +1,19 @@
-//! Scripts: clients' programs that a node runs on keys of one partition. The engine that runs them
-//! is not part of this crate, which knows no language.
+//! Scripts: programs of clients that a node runs on keys of one partition. The engine that runs
+//! them is not part of this crate, which knows no script language.
 //!
-//! The primary runs a script (T5), and its effects are in the decision. The next primary may run it
-//! again, and must get the same result (R3): a result is a function of the script, its arguments,
-//! the time of the call, and its keys' states; not of a clock or of random numbers.
+//! The primary runs a script (T5), and the decision contains its effects. The next primary may run
+//! it again, and must get the same result (R3). So the result may depend only on the script, its
+//! arguments, the time of the call, and its keys' states; not on a clock or on random numbers.
 //!
-//! The exception is a script that is ended for its use of processor time, or because the engine has
-//! crashed: another node's run may end otherwise. Its end says so ([`ScriptEnd::may_differ`]), and
-//! then no client is told before all members have synced the decision.
+//! The exception is a script that is stopped because it has used too much processor time, or
+//! because the engine has crashed: a run at another node may end differently.
+//! [`ScriptEnd::may_differ`] says so, and then no client is answered before all members have synced
+//! the decision.
 //!
-//! An engine may keep running a script while the node goes on. The op then stays undecided with its
-//! keys locked, and the engine is asked again until the script has ended. One script runs at a
-//! time; others wait in the order in which they came ([`Scripts`]), at most as many as ops can be
-//! open.
+//! An engine may keep running a script while the node does other work. The op then stays undecided
+//! with its keys locked, and the node asks the engine again until the script has ended. One script
+//! runs at a time; others wait in the order of their arrival ([`Scripts`]). There are at most as
+//! many as open ops.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -20,19 +21,19 @@ use alloc::vec::Vec;
 use core::fmt::{Debug, Display, Formatter, Result};
 use nicekv_proto::{Condition, Form, Now, OpId, Operation, PartitionId, Status, StoredKey};
 
-/// Interval at which the engine is asked whether a script has ended.
+/// Interval at which the node asks the engine whether a script has ended.
 const ASK_INTERVAL_NS: u64 = 200_000;
 
 /// A script to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptCall<'a> {
-    /// The time that it sees, in milliseconds of the Unix epoch.
+    /// The time that the script sees, in milliseconds of the Unix epoch.
     pub unix_ms: u64,
-    /// Whether it may not change anything.
+    /// Whether the script must not change anything.
     pub is_read_only: bool,
     /// The script's text.
     pub source: &'a [u8],
-    /// The declared keys, in this order.
+    /// The declared keys, in the order of declaration.
     pub keys: &'a [&'a [u8]],
     /// Encoded [`Argument`](nicekv_proto::transaction::Argument)s.
     pub arguments: &'a [u8],
@@ -41,57 +42,58 @@ pub struct ScriptCall<'a> {
 /// One run of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptRun {
-    /// The transaction that it is a step of.
+    /// The transaction that contains the script.
     pub op: OpId,
-    /// Which step.
+    /// Index of the script among the transaction's steps.
     pub step: u32,
-    /// How often the node has asked before; for engines in tests.
+    /// How often the node has asked about this run before; for engines in tests.
     pub asked: u32,
-    /// Another node may have run it before and shown its result, so it gets far more time than
-    /// usual.
+    /// Another node may have run the script before and shown its result, so this run gets far more
+    /// time than usual.
     pub is_recovered: bool,
 }
 
-/// The end of a script.
+/// How a script has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptEnd {
-    /// The reply in RESP2, at most
-    /// [`TRANSACTION_BYTES_MAX`](nicekv_proto::limits::TRANSACTION_BYTES_MAX), or it has failed.
+    /// The reply in RESP2. A script whose reply is longer than
+    /// [`TRANSACTION_BYTES_MAX`](nicekv_proto::limits::TRANSACTION_BYTES_MAX) has failed.
     pub reply: Vec<u8>,
-    /// Whether it has failed and has no effect.
+    /// Whether the script has failed, and so has no effect.
     pub has_failed: bool,
-    /// Whether another run may end otherwise: it was ended for its time, used a good part of its
-    /// time, or the engine has crashed.
+    /// Whether another run may end differently: the script was stopped for its time, used a good
+    /// part of its time, or the engine has crashed.
     pub may_differ: bool,
 }
 
-/// The result of a get or update in a script.
+/// The result of a get or update within a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptTold {
-    /// As for clients.
+    /// Status as in replies to clients.
     pub status: Status,
-    /// For a large value, its reference.
+    /// The value; for a large value, its reference.
     pub value: Option<Vec<u8>>,
     /// The form of the value.
     pub form: Form,
     /// The key's expiry afterwards, in milliseconds of the Unix epoch; 0: never.
     pub expiry_ms: u64,
-    /// As for clients.
+    /// Integer as in replies to clients.
     pub integer: i64,
 }
 
-/// The keys of a script, with its changes so far.
+/// The keys of a script, including its changes so far.
 pub trait ScriptKeys {
-    /// Whether the script may use this key.
+    /// Whether the script has declared this key.
     fn has(&self, key: &[u8]) -> bool;
 
-    /// Reads a key that the script may use.
+    /// Reads a declared key.
     fn get(&self, key: &[u8]) -> ScriptTold;
 
-    /// Work of an operation on a key, as the length of a plain value that takes about as long.
+    /// The work of an operation on a key, measured as the length of a plain value for which it
+    /// takes about as long.
     fn work_bytes(&self, key: &[u8]) -> usize;
 
-    /// Changes a key that the script may use.
+    /// Changes a declared key.
     fn update(
         &mut self,
         key: &[u8],
@@ -106,12 +108,12 @@ pub trait ScriptStates: ScriptKeys {
     /// Appends all keys with their states.
     fn export(&self, out: &mut Vec<u8>);
 
-    /// Takes the changes of the other process. Takes none of them if they are damaged, or name
-    /// other keys.
+    /// Takes in the changes that the other process has made. If the bytes are damaged, or name
+    /// other keys, nothing is changed.
     fn import(&mut self, written: &[u8]) -> core::result::Result<(), DamagedStates>;
 }
 
-/// The bytes are not valid states.
+/// The error that bytes are not valid states of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedStates;
 
@@ -123,10 +125,10 @@ impl Display for DamagedStates {
 
 impl core::error::Error for DamagedStates {}
 
-/// Runs scripts, one at a time, and takes a bounded time and memory for each.
+/// Runs scripts, one at a time, with bounded time and memory for each.
 pub trait ScriptEngine: Send + Sync {
-    /// Runs a script to its end, or continues it. `None`: it, or another one, is still running; ask
-    /// again later.
+    /// Starts or continues a script. Returns how it has ended; `None`: it, or another script, is
+    /// still running, so ask again later.
     fn run(&self, run: &ScriptRun, call: &ScriptCall<'_>, keys: &mut dyn ScriptStates) -> Option<ScriptEnd>;
 
     /// Whether a script is still running, so that asking is pointless.
@@ -134,19 +136,20 @@ pub trait ScriptEngine: Send + Sync {
         false
     }
 
-    /// The node's thread has done other work, and may wait for scripts again.
+    /// The node's thread has done other work in between, so the engine may again make it wait for a
+    /// script.
     fn end_turn(&self) {}
 }
 
-/// A node's script engine, if it has one, and the ops that wait for it.
+/// A node's script engine, if it has one, and the ops that wait for scripts.
 #[derive(Clone, Default)]
 pub struct Scripts {
     engine: Option<Arc<dyn ScriptEngine>>,
-    /// The first one is running.
+    /// Waiting ops in the order of arrival; the script of the first one is running.
     waiting: VecDeque<WaitingScript>,
-    /// The ops of these.
+    /// The ids of the waiting ops.
     ops: BTreeSet<OpId>,
-    /// The first of the waiting ops, while its partition decides.
+    /// The op whose turn it is, while its partition tries to decide it.
     turn: Option<Turn>,
     ask_at_ns: Option<u64>,
 }
@@ -168,13 +171,13 @@ struct Turn {
 }
 
 impl Scripts {
-    /// With this engine.
+    /// With this engine, and no waiting ops.
     pub fn new(engine: Arc<dyn ScriptEngine>) -> Self {
         Self { engine: Some(engine), ..Self::default() }
     }
 
-    /// Runs a script to its end; without an engine it fails. `None`: it has not ended, and its op
-    /// has to [wait](Self::wait).
+    /// Starts or continues a script; without an engine, it fails. `None`: it has not ended, and its
+    /// op has to [wait](Self::wait).
     pub fn run(
         &self,
         (op, step, is_recovered): (OpId, u32, bool),
@@ -193,8 +196,8 @@ impl Scripts {
         engine.run(&ScriptRun { op, step, asked, is_recovered }, call, keys)
     }
 
-    /// An op waits for a script. The partition is asked for the op's first key again
-    /// (`Partition::on_script_turn`).
+    /// Makes an op wait for a script. `Partition::on_script_turn` is called later with the op's
+    /// first key.
     pub fn wait(&mut self, now: Now, partition: PartitionId, key: StoredKey, op: OpId) {
         if !self.ops.insert(op) {
             return;
@@ -215,7 +218,7 @@ impl Scripts {
         self.waiting.len()
     }
 
-    /// The next op that may be decided, if it is time to ask.
+    /// Takes the next waiting op, for its partition to decide, if it is time to ask the engine.
     pub(crate) fn begin_turn(&mut self, now: Now) -> Option<WaitingScript> {
         self.ask_at_ns.filter(|at_ns| now.boot_ns >= *at_ns)?;
         let first = self.waiting.front()?;
@@ -229,7 +232,8 @@ impl Scripts {
         Some(first)
     }
 
-    /// The partition has decided the op, or lets it wait on. Whether others may have their turn.
+    /// The partition has decided the op, or has made it wait again. Returns whether the next op may
+    /// have its turn at once.
     pub(crate) fn end_one_turn(&mut self, now: Now) -> bool {
         let waits = self.turn.take().is_some_and(|turn| turn.waits_again);
         self.ask_at_ns = match (self.waiting.is_empty(), waits) {
@@ -240,7 +244,7 @@ impl Scripts {
         !waits
     }
 
-    /// When to ask again.
+    /// When the node has to ask the engine again.
     pub(crate) fn next_deadline(&self) -> u64 {
         self.ask_at_ns.unwrap_or(u64::MAX)
     }

@@ -1,11 +1,11 @@
-//! The scrub reads everything that is stored, slowly, so that damage is found while another replica
-//! can repair it, and old tombstones are dropped.
+//! The scrub: slowly reads all stored entries, so that damage is found while another replica can
+//! repair it, and old tombstones are dropped.
 //!
-//! A pass goes through the partitions in turn, a page of the engine at every heartbeat; the engine
-//! verifies checksums as for any read. A restarted node begins a new pass.
+//! A pass goes through the partitions in turn, and reads one page of the engine at every heartbeat.
+//! The engine verifies checksums as for any read. A restarted node begins a new pass.
 //!
-//! A page shows the engine at the moment of the scan; the storage queue knows which keys were
-//! written since it was requested.
+//! A page shows the engine at the moment of the read; the storage queue knows which keys were
+//! written since the page was requested.
 
 use crate::modes::Partition;
 use crate::node::host::Host;
@@ -14,17 +14,17 @@ use crate::node::storage::{Page, stored_entries};
 use alloc::vec::Vec;
 use nicekv_proto::{Epoch, Now, PartitionId};
 
-/// Smallest page, in bytes.
+/// Smallest page that the scrub requests, in bytes.
 const PAGE_BYTES_MIN: u64 = 4 << 10;
 
 /// Progress of a node's scrub.
 #[derive(Clone, Default)]
 pub(crate) struct Scrub {
-    /// No page is read before.
+    /// When the next pass may begin.
     next_ns: u64,
     begun_ns: u64,
     is_in_pass: bool,
-    /// The partition that is being read, or was read last; and the last key seen in it.
+    /// The partition that is being read, or was read last, and the last key that was read in it.
     partition: Option<PartitionId>,
     is_read: bool,
     after: Option<Vec<u8>>,
@@ -39,19 +39,19 @@ struct Pending {
 }
 
 impl Scrub {
-    /// Whether this scan is the scrub's.
+    /// Whether the page read under this token is for the scrub.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|page| page.token == token)
     }
 
-    /// Whether a page of this partition is being read.
+    /// Whether the scrub is just reading a page of this partition.
     pub(crate) fn is_in(&self, id: PartitionId) -> bool {
         self.pending.is_some() && self.partition == Some(id)
     }
 }
 
 impl Scrub {
-    /// Asks for the next page, if it is time. Called at every heartbeat.
+    /// Requests the next page if the rate allows it. Called at every heartbeat.
     pub(crate) fn read_next(&mut self, host: &mut Host, partitions: &mut Partitions, now: Now) {
         let timing = &host.config.timing;
         let is_early = || !self.is_in_pass && now.boot_ns < self.next_ns;
@@ -86,7 +86,7 @@ impl Scrub {
         self.pending = Some(Pending { token, epoch: membership.epoch });
     }
 
-    /// A page has been read.
+    /// A page for the scrub was read.
     pub(crate) fn on_page(&mut self, host: &mut Host, partitions: &mut Partitions, now: Now, page: Page<'_>) {
         let pending = self.pending.take().expect("checked by the caller");
         let id = self.partition.expect("one is being read");

@@ -1,4 +1,5 @@
-//! The session with the metadata service: heartbeats, the serving lease (R12), terms (R13), probes.
+//! The session with the metadata service: heartbeats, the serving lease (R12), terms (R13), and
+//! probes.
 
 use crate::node::config::NodeConfig;
 use core::net::SocketAddrV4;
@@ -10,18 +11,18 @@ use nicekv_proto::{Now, Term};
 #[derive(Clone, Default)]
 pub(crate) struct Session {
     pub(crate) term: Term,
-    /// The instance that has sent a message in this term.
+    /// The instance of the metadata service that has sent a message in this term.
     leader: Option<SocketAddrV4>,
-    /// Gets may be answered until then (R12).
+    /// End of the serving lease: gets may be answered until then (R12).
     pub(crate) lease_until_ns: u64,
-    /// End of the part of the lease in which requests that may have bypassed the switches are
-    /// answered.
+    /// End of the direct part of the lease, in which requests that may have bypassed the switches
+    /// are answered, too (R12).
     pub(crate) direct_until_ns: u64,
-    /// Heartbeats sent since the metadata service answered one.
+    /// How many heartbeats were sent since the metadata service last answered one.
     unanswered: u16,
-    /// Position through which the log was synced when the process started.
+    /// Position up to which the log was synced when the process started.
     opened: u64,
-    /// Position through which it is synced now.
+    /// Position up to which the log is synced now.
     durable: u64,
 }
 
@@ -36,13 +37,13 @@ impl Session {
         now.boot_ns < self.direct_until_ns
     }
 
-    /// The leader of the metadata service, if known. An instance that does not answer a heartbeat
-    /// may no longer lead.
+    /// The leader of the metadata service, if known. An instance that has left a heartbeat
+    /// unanswered may no longer lead.
     pub(crate) fn leader(&self) -> Option<SocketAddrV4> {
         self.leader.filter(|_| self.unanswered == 0)
     }
 
-    /// An accepted message came from this instance.
+    /// A message from this instance was accepted, so it leads.
     pub(crate) fn note_leader(&mut self, leader: SocketAddrV4) {
         self.leader = Some(leader);
     }
@@ -62,17 +63,19 @@ impl Session {
         }
     }
 
-    /// The log was found synced through this position of its life.
+    /// The process has found its log synced up to this position, counted over the life of the
+    /// storage.
     pub(crate) fn begin_durable(&mut self, position: u64) {
         (self.opened, self.durable) = (position, position);
     }
 
-    /// The log is synced through this position of its life.
+    /// The log is synced up to this position, counted over the life of the storage.
     pub(crate) fn set_durable(&mut self, position: u64) {
         self.durable = position;
     }
 
-    /// Whether the reply is for this process, and not of an older term (R13).
+    /// Takes in the answer to a heartbeat. Returns false if it is for another process, or of an
+    /// older term (R13).
     pub(crate) fn accept_reply(&mut self, config: &NodeConfig, reply: &HeartbeatReply) -> bool {
         if reply.incarnation != config.incarnation || reply.term < self.term {
             return false;
@@ -85,13 +88,13 @@ impl Session {
         true
     }
 
-    /// Whether a leader of this term is accepted (R13).
+    /// Whether messages of a leader with this term are accepted (R13); remembers the term.
     pub(crate) fn accept_term(&mut self, term: Term) -> bool {
         self.term = self.term.max(term);
         term == self.term
     }
 
-    /// The answer to a probe, unless its term is older (R13).
+    /// The answer to a probe; `None` if the probe's term is older (R13).
     pub(crate) fn answer_probe(&mut self, config: &NodeConfig, probe: &Probe) -> Option<ProbeReply> {
         if probe.term < self.term {
             return None;
@@ -100,11 +103,11 @@ impl Session {
         Some(ProbeReply { node: config.node, incarnation: config.incarnation, nonce: probe.nonce })
     }
 
-    /// Whether an assignment is for this process, not of an older term (R13), and valid; remembers
+    /// Whether an assignment is valid, for this process, and not of an older term (R13). Remembers
     /// the term.
     pub(crate) fn accept_assign(&mut self, config: &NodeConfig, assign: &Assign) -> bool {
         let lists_primary = assign.members.iter().any(|member| member.node == assign.primary);
-        // A dropped keyspace has no members.
+        // The last epoch of a dropped keyspace has no members.
         let lists_primary = lists_primary || assign.members.is_empty();
         if assign.incarnation != config.incarnation || assign.term < self.term || !lists_primary {
             return false;

@@ -1,14 +1,14 @@
-//! Gets by partition and source address. The metadata service divides sources among replicas by
-//! them (NICE §4.5).
+//! Counts gets by partition and source address. From these counts the metadata service divides
+//! sources among replicas (NICE §4.5).
 //!
 //! ```text
 //!   get ─▶ cell of (partition, source)          heartbeat ─▶ once an interval: the cells, the most requested first
 //!            none free near its place: uncounted          └─▶ at each: a datagram of them, until all are sent
 //! ```
 //!
-//! Memory and the cost of a get are bounded: a cell's place in a table of fixed size is given by a
-//! hash, or is one of the next few. The table is emptied each interval, so a busy source finds a
-//! place; an idle one may go uncounted, and matters little.
+//! Memory and the cost of a get are bounded: the counters are cells of a table of fixed size. A
+//! hash gives a cell's place, or it is one of the next few. The table is emptied at each interval,
+//! so a busy source finds a free cell; an idle one may go uncounted, which matters little.
 
 use crate::node::host::Host;
 use alloc::vec;
@@ -17,21 +17,21 @@ use core::net::Ipv4Addr;
 use nicekv_proto::control::{SOURCES_MAX, SourceGets, Sources};
 use nicekv_proto::{Now, PartitionId};
 
-/// Cells, a power of two.
+/// Number of cells, a power of two.
 pub(crate) const CELLS: usize = 1 << CELL_BITS;
 const CELL_BITS: u32 = 11;
-/// Places that a cell may have.
+/// Number of places at which the cell of a source may be.
 const PLACES: usize = 8;
-/// Cells of an interval that are sent; the least requested are left out.
+/// How many cells of an interval are sent; the least requested ones are left out.
 const TOLD_MAX: usize = 10 * SOURCES_MAX;
 
 const EMPTY: SourceGets = SourceGets { partition: PartitionId(0), source: 0, gets: 0 };
 
 #[derive(Clone, Default)]
 pub(crate) struct SourceCounts {
-    /// Empty if nothing is counted.
+    /// The table; empty if nothing is counted.
     cells: Vec<SourceGets>,
-    /// The last interval's, the least requested first.
+    /// Cells of the last interval that are not sent yet, the least requested first.
     untold: Vec<SourceGets>,
     report_at_ns: u64,
 }
@@ -42,7 +42,7 @@ impl SourceCounts {
         Self { cells, ..Self::default() }
     }
 
-    /// A client has sent this node `gets` gets.
+    /// Counts `gets` gets from a client.
     pub(crate) fn note(&mut self, partition: PartitionId, source: Ipv4Addr, gets: u32) {
         if self.cells.is_empty() {
             return;
@@ -62,7 +62,7 @@ impl SourceCounts {
         }
     }
 
-    /// Ends the interval. What is still unsent is dropped.
+    /// Ends the interval. Cells that were not sent yet are dropped.
     fn turn(&mut self) {
         self.untold.clear();
         self.untold.extend(self.cells.iter().filter(|cell| cell.gets > 0));
@@ -72,7 +72,7 @@ impl SourceCounts {
         self.untold.drain(..surplus);
     }
 
-    /// The cells to send next, the most requested first; empty if all are sent.
+    /// Takes the cells to send next, the most requested first; empty if all are sent.
     fn take(&mut self) -> Vec<SourceGets> {
         let rest = self.untold.len().saturating_sub(SOURCES_MAX);
         let mut told = self.untold.split_off(rest);
@@ -81,14 +81,15 @@ impl SourceCounts {
     }
 }
 
-/// Fibonacci hashing: addresses and partitions are often adjacent, and are spread far apart.
+/// Fibonacci hashing: it spreads addresses and partition ids, which are often consecutive, over the
+/// whole table.
 fn place(partition: PartitionId, source: u32) -> usize {
     let both = u64::from(partition.0) << 32 | u64::from(source);
     (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CELL_BITS)) as usize
 }
 
 impl SourceCounts {
-    /// Sends the metadata service some of the cells. Called at every heartbeat.
+    /// Sends the metadata service the next cells. Called at every heartbeat.
     pub(crate) fn tell(&mut self, host: &mut Host, now: Now) {
         let interval = host.config.timing.sources_interval;
         if interval.is_zero() {
@@ -139,7 +140,7 @@ mod tests {
         counts.turn();
         assert_eq!(counts.untold.len(), TOLD_MAX);
         assert_eq!(counts.take()[0].gets, 1_000);
-        // The cells that are sent now are of the second interval.
+        // Only the cells of the second interval are sent now.
         counts.note(PartitionId(1), Ipv4Addr::from(5), 1);
         counts.turn();
         assert_eq!(counts.take(), [SourceGets { partition: PartitionId(1), source: 5, gets: 1 }]);

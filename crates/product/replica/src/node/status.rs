@@ -9,18 +9,18 @@ use nicekv_proto::{Durations, Epoch, NodeId, OpId, PartitionId, Term};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     pub node: NodeId,
-    /// The highest term of a metadata leader that it has seen.
+    /// The highest term of a metadata leader that the node has seen.
     pub term: Term,
     pub counters: Counters,
-    /// Durations of puts.
+    /// Durations of the stages of puts.
     pub puts: PutStages,
     /// Where the counted events last happened.
     pub latest: Latest,
-    /// About hot keys.
+    /// Counters about hot keys.
     pub hot: HotCounters,
-    /// About large values.
+    /// Counters about large values.
     pub values: ValueCounters,
-    /// The partitions that it knows, by number.
+    /// The partitions that the node knows, in the order of ids.
     pub partitions: Vec<PartitionStatus>,
 }
 
@@ -38,28 +38,30 @@ pub struct HotCounters {
     pub copies: u64,
     /// Copies sent to a switch (H9).
     pub values: u64,
-    /// Ops that waited for evidence that a switch counts on.
+    /// Ops that had to wait for evidence that the switch counts above the copies' label (H4).
     pub waits: u64,
-    /// Times that all copies of a key were revoked.
+    /// How often the copies of this node's keys were revoked.
     pub revocations: u64,
-    /// Gets of other nodes' keys that were answered here.
+    /// Gets of other nodes' keys that were answered here, from copies.
     pub answered: u64,
-    /// Of these, by the kernel (G7).
+    /// Of these, gets answered by the kernel (G7).
     pub answered_elsewhere: u64,
     /// Gets of other nodes' keys that were passed on to their owners.
     pub passed: u64,
-    /// Gets of other nodes' keys without a copy here.
+    /// Gets of other nodes' keys that were dropped, because this node has no copy and knows no
+    /// owner.
     pub unknown: u64,
 }
 
-/// A replica's standing in a partition's replica set.
+/// Whether a replica is a member of its partition, and how complete it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// No member, or not admitted since its start (R9): answers nothing.
+    /// Not a member, or not admitted since its start (R9): answers nothing.
     Outside,
     /// Takes part in puts, and is still copying.
     Joining,
-    /// Stands in for an absent original member, and holds what was decided since (R8).
+    /// Stands in for an absent original member, and holds what was decided since that one left
+    /// (R8).
     Handoff,
     /// Holds everything.
     Consistent,
@@ -72,31 +74,32 @@ impl Standing {
     }
 }
 
-/// A partition, as one node sees it.
+/// The status of a partition at one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionStatus {
     pub partition: PartitionId,
     pub epoch: Epoch,
     pub standing: Standing,
     pub primary: NodeId,
-    /// Whether it is the primary and has recovered.
+    /// Whether this node is the primary and has recovered.
     pub leads: bool,
     /// Ops that are prepared and have not taken effect.
     pub open_ops: usize,
-    /// The last decision logged.
+    /// The last decision that is logged here.
     pub logged: u64,
     /// The last decision that every member holds.
     pub released: u64,
-    /// Whether its process is known to hold everything that was confirmed before it started (R18).
+    /// Whether the node's process is known to hold everything that was confirmed before it started
+    /// (R18).
     pub proven: bool,
 }
 
-/// Durations of the stages of a put, each from when the node took it in.
+/// Durations of the stages of puts, each counted from when the node accepted the put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutStages {
-    /// Until it was synced here.
+    /// Until the put's prepare was synced at this node.
     pub forced: Durations,
-    /// Until this node, the primary, had decided it: every member has synced it.
+    /// Until this node, as the primary, decided the put, because every member had synced it.
     pub decided: Durations,
 }
 
@@ -109,44 +112,44 @@ pub struct Place {
     pub op: OpId,
 }
 
-/// A sender of another wire version.
+/// A sender that uses another wire version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherRelease {
-    /// The source of its datagram.
+    /// The source address of its datagram.
     pub from: SocketAddrV4,
     /// Its wire version.
     pub version: u8,
 }
 
-/// Where events that some [`Counters`] count last happened.
+/// Where the events of some [`Counters`] last happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latest {
-    /// Of [`Counters::corrupt`].
+    /// The last event of [`Counters::corrupt`].
     pub corrupt: Option<Place>,
-    /// Of [`Counters::repaired`].
+    /// The last event of [`Counters::repaired`].
     pub repaired: Option<Place>,
-    /// Of [`Counters::differing`].
+    /// The last event of [`Counters::differing`].
     pub differing: Option<Place>,
-    /// Of [`Counters::refused_for_space`].
+    /// The last event of [`Counters::refused_for_space`].
     pub refused_for_space: Option<Place>,
-    /// Of [`Counters::barred`].
+    /// The last event of [`Counters::barred`].
     pub barred: Option<Place>,
-    /// Of [`Counters::other_version`].
+    /// The last event of [`Counters::other_version`].
     pub other_release: Option<OtherRelease>,
 }
 
-/// Numbers for operators.
+/// Counters for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Gets answered here.
     pub gets: u64,
-    /// Of these, by the kernel (G7).
+    /// Of these, gets answered by the kernel (G7).
     pub gets_elsewhere: u64,
     /// Gets passed to the primary.
     pub gets_forwarded: u64,
-    /// Requests forwarded to the right node, by the directory.
+    /// Requests that this node forwarded to another node by its directory.
     pub coordinated: u64,
-    /// Requests that another node's directory had sent here, and that were refused because of
+    /// Requests sent here by another node's or a client's directory, and refused because that names
     /// another epoch.
     pub misdirected: u64,
     /// Ops decided here as primary.
@@ -155,40 +158,40 @@ pub struct Counters {
     pub decided_contended: u64,
     /// Messages published here as primary.
     pub published: u64,
-    /// Datagrams sent to their listeners.
+    /// Datagrams sent to listeners of published messages.
     pub messages_sent: u64,
-    /// Clients that could not listen, because there are too many.
+    /// Registrations of listeners that were refused because there are too many.
     pub listeners_refused: u64,
     /// Datagrams that are not valid messages.
     pub malformed: u64,
     /// Of these, messages of another wire version.
     pub other_version: u64,
-    /// Messages of another epoch or term, or not from a member.
+    /// Messages that were refused: of another epoch or term, or not from a member.
     pub refused: u64,
-    /// Requests dropped because this node may not serve them now, or a bound was reached.
+    /// Requests that were dropped because this node may not serve them now, or a bound was reached.
     pub dropped: u64,
     /// Prepares sent again to a member that had not acknowledged them.
     pub resent: u64,
-    /// Messages that came in fragments.
+    /// Messages that arrived in fragments and were reassembled.
     pub assembled: u64,
     /// Prepares refused here because the disk is full.
     pub refused_for_space: u64,
-    /// Ops that have ended this node twice, and were decided as errors.
+    /// Ops that have ended this node's process twice, and were decided as errors.
     pub barred: u64,
     /// Values found damaged here.
     pub corrupt: u64,
-    /// Of these, fetched from another member or written anew.
+    /// Damaged values that were fetched from another member or written anew.
     pub repaired: u64,
-    /// Tombstones of quorum keyspaces that were dropped.
+    /// Tombstones of quorum keyspaces that were forgotten.
     pub forgotten: u64,
     /// Entries here that differed from the majority's, and were replaced.
     pub differing: u64,
     /// Entries verified by the scrub.
     pub scrubbed: u64,
-    /// Its finished passes.
+    /// Finished passes of the scrub.
     pub scrubs: u64,
     /// Partitions discarded here.
     pub discarded: u64,
-    /// Partitions that have taken over from others here.
+    /// Partitions that have taken over from their parents here (R17).
     pub born: u64,
 }

@@ -1,7 +1,8 @@
-//! What a node asks of its disk, and who waits for what.
+//! The queue of a node's requests to its disk.
 //!
-//! Requests are executed in order and their completions come back in order. A protocol that has asked for something is told by the number
-//! that it got then (a token of a read or scan, the number of a record): what it was for, only the protocol knows.
+//! The driver executes requests in order, and completions come back in the same order. A partition
+//! that has requested something is notified by the number that it got (the token of a read or scan,
+//! or the number of a record). Only the partition knows what the request was for.
 
 mod request;
 mod values;
@@ -41,7 +42,7 @@ enum Queued {
     RemoveValue { name: OpId },
 }
 
-/// The keys of a [`StorageRequest::Gather`].
+/// Decodes the keys of a [`StorageRequest::Gather`].
 pub fn gathered_keys(mut keys: &[u8]) -> impl Iterator<Item = &[u8]> {
     core::iter::from_fn(move || {
         let (length, rest) = keys.split_first_chunk()?;
@@ -51,16 +52,17 @@ pub fn gathered_keys(mut keys: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What has been written since a scan was asked for.
+/// The keys that were written since a watched page was requested.
 #[derive(Clone)]
 struct Watched {
     partition: PartitionId,
     keys: BTreeSet<Box<[u8]>>,
-    /// All keys.
+    /// Whether all keys were removed.
     is_emptied: bool,
 }
 
-/// Requests that wait for the driver, their bytes in one arena that is reused when the queue has run empty.
+/// Requests that wait for the driver. Their bytes are in one arena, which is reused when the queue
+/// has become empty.
 #[derive(Clone, Default)]
 pub(crate) struct StorageQueue {
     bytes: Vec<u8>,
@@ -69,22 +71,22 @@ pub(crate) struct StorageQueue {
     sync_wanted: bool,
     tokens: u64,
     watched: Option<Watched>,
-    /// Partitions that were written to since their keys were counted.
+    /// Partitions that were written to since the count of their keys began.
     changed: HashSet<PartitionId, FixedState>,
-    /// Where else it is written.
+    /// Children to which writes of a parent are copied.
     mirrors: Mirrors,
-    /// Large values, and what speaks of them.
+    /// Large values on the disk, and what uses them.
     pub(crate) values: ValueIndex,
 }
 
 impl StorageQueue {
-    /// Counts a record that was read back from the log.
+    /// Counts a record that is being replayed; returns its number.
     pub(crate) fn count_replayed(&mut self) -> u64 {
         self.appended += 1;
         self.appended
     }
 
-    /// Number of the last record.
+    /// Number of the last record in the log.
     pub(crate) fn appended(&self) -> u64 {
         self.appended
     }
@@ -97,19 +99,19 @@ impl StorageQueue {
         self.appended
     }
 
-    /// Asks for one force at the end of the batch.
+    /// Requests a sync of the log at the end of the batch.
     pub(crate) fn want_sync(&mut self) {
         self.sync_wanted = true;
     }
 
-    /// Ends a batch: one force serves all who want it.
+    /// Ends a batch. One sync serves all that have requested one.
     pub(crate) fn end_batch(&mut self) {
         if core::mem::take(&mut self.sync_wanted) {
             self.queue.push_back(Queued::Sync);
         }
     }
 
-    /// Reads an entry; returns the token of its completion.
+    /// Requests an entry; returns the token of the completion.
     pub(crate) fn read(&mut self, partition: PartitionId, key: &[u8]) -> u64 {
         let (token, key) = (self.token(), self.stage_bytes(key));
         self.queue.push_back(Queued::Read { token, partition, key });
@@ -147,7 +149,7 @@ impl StorageQueue {
         self.queue.push_back(Queued::Remove { partition, key });
     }
 
-    /// Removes every entry of a partition.
+    /// Removes all entries of a partition.
     pub(crate) fn clear(&mut self, partition: PartitionId) {
         self.changed.insert(partition);
         self.values.note_cleared(partition);
@@ -181,7 +183,8 @@ impl StorageQueue {
         token
     }
 
-    /// A scan during which it is noted what is written to the partition, until [`Self::end_watch`].
+    /// Requests a page, and records which keys of the partition are written until
+    /// [`Self::end_watch`].
     pub(crate) fn scan_watched(
         &mut self,
         partition: PartitionId,
@@ -196,17 +199,18 @@ impl StorageQueue {
         self.watched.as_mut().filter(|watched| watched.partition == partition)
     }
 
-    /// Ends the watch of [`Self::scan_watched`].
+    /// Stops recording written keys for [`Self::scan_watched`].
     pub(crate) fn end_watch(&mut self) {
         self.watched = None;
     }
 
-    /// Whether a key has been written since the watched scan was asked for.
+    /// Whether a key was written since the watched page was requested.
     pub(crate) fn is_written_since_scan(&self, key: &[u8]) -> bool {
         self.watched.as_ref().is_some_and(|watched| watched.is_emptied || watched.keys.contains(key))
     }
 
-    /// What is written to `parent` from now on goes to `child`'s space, too, as far as it is its (R17).
+    /// From now on writes to `parent` also go to `child`'s space if the key is in the child's range
+    /// (R17).
     pub(crate) fn mirror(&mut self, parent: PartitionId, child: &Child) {
         self.mirrors.begin(parent, child);
     }
@@ -216,20 +220,21 @@ impl StorageQueue {
         self.mirrors.end(parent, child);
     }
 
-    /// Nobody holds anything in this space any more.
+    /// Empties a partition's space, including writes that are still queued.
     pub(crate) fn empty(&mut self, partition: PartitionId) {
         self.discard_writes(partition);
         self.clear(partition);
         self.note_counted(partition);
     }
 
-    /// A scan of a partition that others are formed of, until [`Self::end_page`].
+    /// Requests a page of a parent of which children are being formed. Written keys are recorded
+    /// until [`Self::end_page`].
     pub(crate) fn scan_page(&mut self, parent: PartitionId, after: Option<&[u8]>, bytes_max: usize) -> u64 {
         self.mirrors.watch(parent);
         self.scan(parent, after, bytes_max)
     }
 
-    /// The keys that were written or removed since [`Self::scan_page`].
+    /// Returns the keys that were written or removed since [`Self::scan_page`].
     pub(crate) fn end_page(&mut self) -> BTreeSet<Box<[u8]>> {
         self.mirrors.end_watch()
     }
@@ -239,7 +244,7 @@ impl StorageQueue {
         self.changed.contains(&partition)
     }
 
-    /// The partition's keys are about to be counted.
+    /// The count of the partition's keys begins.
     pub(crate) fn note_counted(&mut self, partition: PartitionId) {
         self.changed.remove(&partition);
     }
@@ -289,7 +294,7 @@ impl StorageQueue {
         })
     }
 
-    /// Forgets queued writes of a partition.
+    /// Drops the writes of a partition that are still queued.
     pub(crate) fn discard_writes(&mut self, void: PartitionId) {
         self.queue.retain(|queued| match queued {
             Queued::Write { partition, .. } | Queued::Remove { partition, .. } => *partition != void,

@@ -1,12 +1,13 @@
-//! What befalls the requests of one client at this node, for an operator who watches it (`nicekv trace`).
+//! Records what happens to the requests of one client at this node, for an operator who traces that
+//! client (`nicekv trace`).
 //!
-//! Whoever is not watched costs one comparison at each step. Only the newest watch counts, and it keeps a bounded number of events: then
-//! it is blind.
+//! For other clients each step costs one comparison. Only the newest trace counts. It keeps a
+//! bounded number of events; further ones are not recorded.
 
 use alloc::vec::Vec;
 use nicekv_proto::{ClientId, NodeId, Now, OpId, Status};
 
-/// Events that a watch keeps.
+/// How many events a trace keeps.
 pub(crate) const TRACE_EVENTS_MAX: usize = 256;
 
 /// What happened to a request.
@@ -14,42 +15,43 @@ pub(crate) const TRACE_EVENTS_MAX: usize = 256;
 pub enum Step {
     /// It arrived, from its client or from another node.
     Arrived,
-    /// What it writes is in the log, and forced.
+    /// Its prepare is in the log and synced.
     Synced,
-    /// Primary: this member has said that it is forced there.
+    /// Primary: this member has acknowledged that it has synced the prepare.
     Acknowledged(NodeId),
     /// Primary: it is decided.
     Decided {
-        /// On the slow path (R2).
+        /// Whether the decision is contended (R2).
         contended: bool,
     },
     /// The primary's decision arrived, and is in the log.
     Learned {
-        /// On the slow path: it does not show yet.
+        /// Whether the decision is contended, so that its effect is not shown yet.
         contended: bool,
     },
-    /// What it writes shows.
+    /// Its effect is shown.
     Shown,
-    /// A get was passed on to the primary, since its key is locked here, or not all of it is held.
+    /// A get was passed on to the primary, because its key is locked here, or because this member
+    /// does not hold everything.
     PassedOn,
-    /// A get waits for what an op of its key comes to.
+    /// A get waits for the outcome of an op of its key.
     Waits,
-    /// The client's answer was handed to the network.
+    /// The reply to the client was queued for sending.
     Answered(Status),
 }
 
-/// A step, and when it was.
+/// A step, and when it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// By the boot-time clock.
+    /// Time on the boot-time clock.
     pub at_ns: u64,
-    /// Which request of the client.
+    /// Sequence number of the client's request.
     pub sequence: u64,
     /// What.
     pub step: Step,
 }
 
-/// See the module.
+/// The trace of one client; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     watched: Option<ClientId>,
@@ -57,18 +59,18 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Watches this client from now on, and no other any more.
+    /// Traces this client from now on, and no other.
     pub fn watch(&mut self, client: ClientId) {
         self.watched = Some(client);
         self.events = Vec::new();
     }
 
-    /// What happened to the requests of this client, if it is the one that is watched.
+    /// The events of this client's requests; empty if another client is traced.
     pub fn events(&self, client: ClientId) -> &[TraceEvent] {
         if self.watched == Some(client) { &self.events } else { &[] }
     }
 
-    /// A step of a request.
+    /// Records a step of a request.
     #[inline]
     pub fn note(&mut self, now: Now, op: OpId, step: Step) {
         if self.watched == Some(op.client) {

@@ -1,15 +1,18 @@
-//! What is stored and how often it is asked for: numbers for operators, told to the metadata service now and then.
+//! Counts how much is stored and how often it is requested. These numbers, which are for operators,
+//! are reported to the metadata service at intervals.
 //!
-//! A put writes without looking (every effect is a blind write), so nobody on its way knows whether there was such a key. Keys are counted by
-//! reading them, a page at a time at a bounded rate: of each partition that this node leads, again when it has been written to since.
+//! A put does not look at the old entry (every effect is a blind write), so it does not tell
+//! whether the key is new. Therefore keys are counted by reading them, a page at a time at a
+//! bounded rate: those of each partition that this node leads, and again when the partition was
+//! written to since.
 //!
 //! ```text
 //!   heartbeat ─▶ budget ─▶ a partition that was written to since it was counted ─▶ page ─▶ page … ─▶ its count
 //!            └─▶ once a second: the counts, how old they may be, requests so far ─▶ metadata service
 //! ```
 //!
-//! While a partition is written to, its count is one of some moment; when all is quiet, it is exact within a pass. What has expired counts
-//! until it is deleted.
+//! While a partition is written to, its count is approximate; when writes stop, it is exact after
+//! one more pass. Expired values count until they are deleted.
 
 use crate::modes::Partition;
 use crate::modes::messages::Request;
@@ -24,29 +27,30 @@ use nicekv_proto::control::{KeyspaceUsage, USAGE_KEYSPACES_MAX, Usage};
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{KeyspaceId, NodeId, Now, PartitionId};
 
-/// Most pages at one heartbeat: partitions may be small.
+/// How many pages are read at one heartbeat at most, because partitions may be small.
 const PAGES_MAX: usize = 16;
-/// Keys whose values are kept, to know where the middle is; every second one goes when there are so many.
+/// How many match values are sampled to find the middle key. When there are this many, every second
+/// one is dropped.
 const SAMPLE_MAX: usize = 256;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct UsageWatch {
     report_at_ns: u64,
-    /// Of at most [`USAGE_KEYSPACES_MAX`] keyspaces: the first is found first.
+    /// Requests by keyspace, for at most [`USAGE_KEYSPACES_MAX`] keyspaces; searched from the
+    /// start.
     requests: Vec<(KeyspaceId, Requests)>,
     counts: BTreeMap<PartitionId, Count>,
-    /// The partition that is being counted, or was last.
+    /// The partition that is being counted, or was counted last.
     partition: Option<PartitionId>,
     counting: Option<Counting>,
-    /// The token of its page that is being read.
+    /// Token of the page that is being read for the count.
     pending: Option<u64>,
-    /// What may still be read before the next heartbeat.
+    /// Bytes and pages that may still be read before the next heartbeat.
     bytes_left: usize,
     pages_left: usize,
 }
 
-/// Of a keyspace, since the start of the process.
+/// Requests for a keyspace since the process started.
 #[derive(Clone, Copy, Default)]
 struct Requests {
     gets: u64,
@@ -57,12 +61,12 @@ struct Requests {
 struct Count {
     keys: u64,
     bytes: u64,
-    /// Keys that expire, and the sum of the times at which they do.
+    /// Number of keys that expire, and the sum of their expiry times.
     expiring: u64,
     expiry_sum_ms: u128,
-    /// When counting began: later writes may not be in it.
+    /// When the count began; later writes may be missing from it.
     begun_ns: u64,
-    /// The match value behind half of the keys.
+    /// The match value above which half of the keys lie.
     middle: u128,
 }
 
@@ -71,24 +75,24 @@ struct Counting {
     count: Count,
     /// The last key that was read.
     after: Option<Vec<u8>>,
-    /// Match values of every so many-th key.
+    /// Match values of a sample of the keys: every `2^stride_bits`-th one.
     sample: Vec<u128>,
-    /// 2 to the power of that.
+    /// Logarithm (base 2) of the distance between sampled keys.
     stride_bits: u32,
 }
 
 impl UsageWatch {
-    /// Whether this scan was asked for here.
+    /// Whether the page read under this token is for the count.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending == Some(token)
     }
 
-    /// Whether a page of this partition is being read.
+    /// Whether a page of this partition is being read for the count.
     pub(crate) fn is_in(&self, id: PartitionId) -> bool {
         self.pending.is_some() && self.partition == Some(id)
     }
 
-    /// The node holds nothing of this partition any more; no page of it is being read.
+    /// The node no longer holds anything of this partition, and no page of it is being read.
     pub(crate) fn forget(&mut self, id: PartitionId) {
         self.counts.remove(&id);
         if self.partition == Some(id) {
@@ -96,7 +100,8 @@ impl UsageWatch {
         }
     }
 
-    /// Keys, bytes, and the match value behind half of the keys, of a partition that this node tells of and has counted.
+    /// Number of keys, their bytes, and the match value above which half of them lie. Zeros unless
+    /// this node reports about the partition and has counted it.
     pub(crate) fn size_of(&self, host: &Host, membership: &Membership) -> (u64, u64, u128) {
         let count = self.counts.get(&membership.partition).filter(|_| tells(host.config.node, membership));
         count.map_or((0, 0, 0), |count| (count.keys, count.bytes, count.middle))
@@ -112,22 +117,24 @@ impl UsageWatch {
         self.requests.get_mut(place).map(|(_, requests)| requests)
     }
 
-    /// Gets of clients were answered outside of the process.
+    /// Counts clients' gets that were answered outside of the core.
     pub(crate) fn note_gets(&mut self, membership: &Membership, gets: u64) {
         self.note_held_gets(membership.keyspace, gets);
     }
 
-    /// Gets of clients were answered from copies of keys of others (H6), of a keyspace of which this node need not have partitions.
+    /// Counts clients' gets that were answered from copies of other nodes' keys (H6). This node
+    /// need not have partitions of the keyspace.
     pub(crate) fn note_held_gets(&mut self, keyspace: KeyspaceId, gets: u64) {
         if let Some(requests) = self.requests(keyspace) {
             requests.gets += gets;
         }
     }
 
-    /// A request of a client has come, for a partition of this node.
+    /// Counts a client's request to a partition of this node.
     pub(crate) fn note_request(&mut self, me: NodeId, membership: &Membership, request: &Request<'_>) {
         let Some(requests) = self.requests(membership.keyspace) else { return };
-        // A get comes to one member, whichever it is; all else comes to every member.
+        // A get reaches just one member, so that member counts it. All other requests reach every
+        // member, so only the primary counts them.
         let leads = membership.primary == me;
         match request {
             Request::Get(get) => requests.gets += u64::from(get.forwarded.is_none()),
@@ -138,13 +145,13 @@ impl UsageWatch {
     }
 }
 
-/// Whether this node is the one that tells of a partition.
+/// Whether it is this node that reports about a partition.
 fn tells(me: NodeId, membership: &Membership) -> bool {
     membership.primary == me && membership.standing.serves()
 }
 
 impl UsageWatch {
-    /// Reports, and reads on. Called at every heartbeat.
+    /// Sends a report if one is due, and continues counting. Called at every heartbeat.
     pub(crate) fn tick(&mut self, host: &mut Host, partitions: &Partitions, now: Now) {
         let timing = &host.config.timing;
         if timing.usage_interval.is_zero() {
@@ -160,7 +167,7 @@ impl UsageWatch {
         self.count_next(host, partitions, now);
     }
 
-    /// Asks for a page, if one may be read and there is something to count.
+    /// Requests the next page, if the rate allows it and there is something to count.
     fn count_next(&mut self, host: &mut Host, partitions: &Partitions, now: Now) {
         if self.pending.is_some() || self.bytes_left == 0 || self.pages_left == 0 {
             return;
@@ -173,7 +180,8 @@ impl UsageWatch {
                     && !storage.is_changed(membership.partition);
                 tells(me, membership) && !is_current
             };
-            // In turn, so that one that is always written to keeps no other waiting.
+            // Partitions take turns, so that one with continuous writes does not keep others
+            // waiting.
             let next = partitions.next(self.partition, is_due);
             let Some(id) = next.or_else(|| partitions.next(None, is_due)) else { return };
             host.storage.note_counted(id);
@@ -187,7 +195,7 @@ impl UsageWatch {
         self.pending = Some(host.storage.scan(id, after, self.bytes_left));
     }
 
-    /// A page has been read.
+    /// A page for the count was read.
     pub(crate) fn on_page(&mut self, host: &mut Host, partitions: &Partitions, now: Now, page: Page<'_>) {
         self.pending = None;
         let mut counting = self.counting.take().expect("a page of it was asked for");
@@ -206,7 +214,7 @@ impl UsageWatch {
 
     fn report(&mut self, host: &mut Host, partitions: &Partitions, now: Now) {
         let holder = &host.hot.holder;
-        // Of those that are gone nobody asks.
+        // Drop the numbers of keyspaces of which this node holds nothing any more.
         self.requests.retain(|(id, _)| {
             partitions.iter().any(|of| of.membership().keyspace == *id) || holder.has_copies_of(*id)
         });
@@ -240,7 +248,7 @@ impl UsageWatch {
 }
 
 impl Requests {
-    /// With nothing counted yet.
+    /// A report with these requests, and nothing counted yet.
     fn of(self, keyspace: KeyspaceId) -> KeyspaceUsage {
         let Self { gets, updates } = self;
         let (partitions, keys, bytes, expiring, expiry_ms, age_ms) = (0, 0, 0, 0, 0, 0);
@@ -251,7 +259,7 @@ impl Requests {
 impl Counting {
     fn add(&mut self, page: Page<'_>, value: impl Fn(&[u8]) -> u128) {
         let mut last = page.corrupt.last().map(Vec::as_slice);
-        // One that is damaged has a value, here or elsewhere.
+        // A damaged key counts, because it has a value here or at another member.
         for key in page.corrupt {
             self.count.keys += 1;
             self.count.bytes += key.len() as u64;
@@ -270,7 +278,8 @@ impl Counting {
         self.after = last.map(<[u8]>::to_vec);
     }
 
-    /// Keeps few values of many keys, at equal distances.
+    /// Samples the match values of keys at equal distances. If the sample is full, doubles the
+    /// distance.
     fn take_sample(&mut self, value: impl FnOnce() -> u128) {
         if !self.count.keys.is_multiple_of(1 << self.stride_bits) {
             return;

@@ -1,7 +1,9 @@
-//! What a protocol tells of the keys that gets may be answered of elsewhere, such as in the node's kernel.
+//! Reports changes of keys to code outside of the core that answers gets, such as the node's kernel
+//! program.
 //!
-//! A partition answers a get by itself while the key is not *locked*: then its newest shown entry is what every member has shown. Who keeps
-//! entries outside of the core, to answer gets without asking it, is told before anybody else learns of a change:
+//! A partition answers a get by itself while the key is not *locked*: then its newest shown entry
+//! is what every member has shown. A *listener* keeps entries outside of the core to answer gets
+//! without asking it. The listener is notified of a change before any other node learns of it:
 //!
 //! ```text
 //!   get:      Read(k, entry) ──▶ reply leaves
@@ -9,10 +11,13 @@
 //!   removal:  Unknown ──▶ acknowledgement of the epoch leaves
 //! ```
 //!
-//! The rules of whoever listens: an entry begins with `Read`, when no op locks its key; what is told of keys without one means nothing. An entry is
-//! *open* if it is the last one that was told of its key since `Unknown`, and the key is not locked; a key is not locked twice in turn. All effects are
-//! taken before the next datagram leaves (`Replica::poll_visibility` before `poll_transmit`). Besides an open entry it takes what any get takes: the
-//! standing of a serving member and the lease (R12); and an entry that expires is the primary's business (R11).
+//! Rules for a listener. It creates an entry on `Read`, which is reported when no op locks the key;
+//! it ignores other changes of keys for which it has no entry. An entry is *open*, and may answer
+//! gets, if it is the last one reported for its key since `Unknown` and the key is not locked. A
+//! key is never locked twice in a row. The listener must apply all changes before the next datagram
+//! is sent (`Replica::poll_visibility` before `poll_transmit`). An answer also needs what every get
+//! needs: this node must be a serving member with a lease (R12). Entries that expire are left to
+//! the primary (R11).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -27,68 +32,73 @@ use nicekv_proto::{Header, OpId, PartitionId, Reply, Status};
 pub struct Shift {
     /// The partition.
     pub partition: PartitionId,
-    /// What happened.
+    /// What has changed.
     pub kind: ShiftKind,
 }
 
-/// See [`Shift`].
+/// What has changed; see [`Shift`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShiftKind {
-    /// An op has locked the key: nothing may be shown of it.
+    /// An op has locked the key, so its entry may not be shown.
     Locked(Box<[u8]>),
-    /// The key's entry is another one, encoded as [`Entry`]; `None`: it has none. Shown when the key is not locked.
+    /// The key has another entry, encoded as [`Entry`], or none. It may be shown when the key is
+    /// not locked.
     Changed(Box<[u8]>, Option<Vec<u8>>),
-    /// A get was answered with the key's entry, which is this one, and no op locks the key.
+    /// A get was answered with this entry of the key, and no op locks the key.
     Read(Box<[u8]>, Vec<u8>),
     /// No op locks the key any more.
     Unlocked(Box<[u8]>),
-    /// All entries that were told are void; locks stay.
+    /// All entries reported so far are void; locks stay.
     Unknown,
 }
 
-/// Counters of changes; keys share them.
+/// Size of the table of counters of changes; keys with the same hash share a counter.
 const CHANGES: usize = 1024;
-/// Marks of what was read and told; keys share them.
+/// Size of the table of recently reported reads; keys with the same hash share an element.
 const TOLD: usize = 8192;
-/// Bits of keys that gets have asked for; keys share them.
+/// Size, in bits, of the table of keys that gets have asked for; keys with the same hash share a
+/// bit.
 const ASKED: usize = 1 << 16;
-/// Of what was told already, every so manieth read is told again: whoever listens may have dropped it.
+/// Of reads that were reported before, one in this many is reported again, because the listener may
+/// have dropped the entry.
 const TOLD_AGAIN: u32 = 64;
 
-/// See the module. Nothing is kept unless somebody listens.
+/// Records changes for the listeners; see the module. Without a listener nothing is recorded.
 #[derive(Clone, Default)]
 pub struct Visibility {
     shifts: VecDeque<Shift>,
-    /// Whether the driver takes these.
+    /// Whether the driver polls `shifts`.
     is_heard: bool,
-    /// Partitions of which the owner of hot keys is told, too, and what it has not taken yet.
+    /// Partitions whose changes are also reported to the owner of hot keys, and the changes that it
+    /// has not taken yet.
     hot: BTreeSet<PartitionId>,
     hot_shifts: VecDeque<Shift>,
-    /// How often keys have changed, by their hash; empty unless somebody listens.
+    /// How often keys have changed, by their hash; empty if nobody listens.
     changes: Vec<u64>,
-    /// How often all may have.
+    /// How often all keys of a partition may have changed at once.
     unknowns: u64,
-    /// By the hash of a key: the hash of what was last told of it.
+    /// By the hash of a key: a hash of the entry last reported for it.
     told: Vec<u64>,
     reads: u32,
-    /// A bit by the hash of a key: set once a get was answered with its entry.
+    /// One bit by the hash of a key: set once a get was answered with the key's entry.
     asked: Vec<u64>,
-    /// How often the node was told of an epoch.
+    /// How many assignments of epochs the node has received.
     pub(crate) epochs: u64,
 }
 
-/// How often a key has changed, at most: so what was read of it since is its entry unless it has changed again.
+/// An upper bound on how often a key has changed. If it is still the same after a read, the entry
+/// that was read is current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changes(u64);
 
 impl Visibility {
-    /// The driver listens from now on, and takes every effect.
+    /// Starts to record changes for the driver, which must take all of them.
     pub(crate) fn tell(&mut self) {
         self.is_heard = true;
         self.begin();
     }
 
-    /// What happens in this partition is told to the owner of hot keys from now on.
+    /// Starts to record changes of this partition for the owner of hot keys.
     pub(crate) fn tell_of(&mut self, partition: PartitionId) {
         self.hot.insert(partition);
         self.begin();
@@ -104,7 +114,7 @@ impl Visibility {
         FixedState::with_seed(0).hash_one((partition, key)) as usize
     }
 
-    /// Of this key, so far; to be given to [`Self::read`].
+    /// How often this key has changed so far; to be passed to [`Self::read`] later.
     pub fn changes(&self, partition: PartitionId, key: &[u8]) -> Changes {
         match self.is_told() {
             true => Changes(self.changes[Self::hash(partition, key) % CHANGES] + self.unknowns),
@@ -116,7 +126,7 @@ impl Visibility {
         !self.changes.is_empty()
     }
 
-    /// Whether the driver takes what is told, and may answer gets by it.
+    /// Whether the driver takes changes, and so may answer gets itself.
     pub(crate) fn is_heard(&self) -> bool {
         self.is_heard
     }
@@ -127,7 +137,8 @@ impl Visibility {
         }
     }
 
-    /// What was read of the key, which no op locks now, after so many changes, is told unless there was another one since.
+    /// Reports an entry that was read for a key which no op locks, unless the key has changed since
+    /// `after` or the entry was reported recently.
     pub fn read(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>, after: Changes) {
         if self.is_told() && self.changes(partition, key) == after && !self.was_told(partition, key, entry) {
             let bit = Self::hash(partition, key) % ASKED;
@@ -136,14 +147,14 @@ impl Visibility {
         }
     }
 
-    /// What is read next of the key is told, though it was told already.
+    /// Makes sure that the next read of the key is reported even if it was reported before.
     pub(crate) fn tell_again(&mut self, partition: PartitionId, key: &[u8]) {
         if let Some(place) = self.told.get_mut(Self::hash(partition, key) % TOLD) {
             *place = 0;
         }
     }
 
-    /// Whether this entry of the key, or one that cannot be told from it, was told of late.
+    /// Whether this entry of the key (or one with the same hash) was reported recently.
     fn was_told(&mut self, partition: PartitionId, key: &[u8], entry: &Entry<'_>) -> bool {
         let hash = FixedState::with_seed(1).hash_one((
             partition,
@@ -171,7 +182,8 @@ impl Visibility {
         }
     }
 
-    /// Of a key that nobody has asked for, nothing is told: puts of such keys are to cost next to nothing.
+    /// Records a change only if a get has asked for the key before, so that puts of other keys cost
+    /// almost nothing.
     fn push_if_asked(&mut self, partition: PartitionId, key: &[u8], kind: impl FnOnce() -> ShiftKind) {
         if self.is_told() {
             let bit = Self::hash(partition, key) % ASKED;
@@ -222,7 +234,8 @@ fn encoded(entry: &Entry<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The reply to a get of an entry, less its header, for whoever only has to send it: the kernel, or the switch (G8, H9). The integer is its length.
+/// The reply to a get with this entry, without its header, for the kernel or the switch, which only
+/// have to send it (G8, H9). The reply's integer is its length.
 pub fn reply_body(entry: &Entry<'_>) -> Vec<u8> {
     let reply = match entry.value {
         Some(value) => Reply {

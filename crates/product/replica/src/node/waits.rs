@@ -1,14 +1,14 @@
-//! Which partition waits for what. All three queues run in the order in which the disk completes.
+//! Records which partition waits for which disk request. All three queues are in the order in which
+//! the disk completes requests.
 
 use alloc::collections::VecDeque;
 use nicekv_proto::PartitionId;
 
-/// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Waits {
     pub(crate) reads: VecDeque<(u64, PartitionId)>,
     pub(crate) scans: VecDeque<(u64, PartitionId)>,
-    /// Numbers of records whose durability somebody waits for, ascending.
+    /// Numbers of records for whose sync a partition waits, ascending.
     pub(crate) records: VecDeque<(u64, PartitionId)>,
 }
 
@@ -21,13 +21,13 @@ impl Waits {
         finish(&mut self.scans, token)
     }
 
-    /// Whether nothing is pending for this partition.
+    /// Whether no disk request of this partition is pending.
     pub(crate) fn is_idle(&self, id: PartitionId) -> bool {
         let mut all = self.reads.iter().chain(&self.scans).chain(&self.records);
         all.all(|(_, partition)| *partition != id)
     }
 
-    /// The oldest awaited record, if the log is durable through it.
+    /// The oldest record that a partition waits for, if the log is synced up to it.
     pub(crate) fn pop_synced(&mut self, through: u64) -> Option<(u64, PartitionId)> {
         self.records.pop_front_if(|(record, _)| *record <= through)
     }

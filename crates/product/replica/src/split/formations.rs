@@ -1,34 +1,34 @@
-//! The partitions that are being formed of others, with their progress: see [`crate::split::forming`].
+//! State of children that are being formed of their parents; see [`crate::split::forming`].
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::PartitionId;
 use nicekv_proto::control::Child;
 
-/// Progress of a partition's children.
+/// How far the forming of a partition's children has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// An earlier process began it; this one does not go on with it.
+    /// An earlier process began it; this process does not continue it.
     Left,
-    /// The parent is being read.
+    /// The parent's entries are being read.
     Reading,
-    /// They are complete when this record is synced.
+    /// The children are complete once this record is synced.
     Syncing(u64),
-    /// They are complete and synced.
+    /// The children are complete and synced.
     Formed,
 }
 
-/// The children of a partition.
+/// The children of one partition.
 #[derive(Clone)]
 pub(crate) struct Formation {
-    /// As assigned.
+    /// The children that were assigned.
     pub(crate) asked: Vec<Child>,
     /// Those that have not taken over yet.
     pub(crate) children: Vec<Child>,
     pub(crate) stage: Stage,
-    /// The last key that was read of the parent.
+    /// The last key of the parent that was read.
     pub(crate) after: Option<Vec<u8>>,
-    /// Tells it from an earlier one of the same partition.
+    /// Number that distinguishes this attempt from earlier ones of the same partition.
     pub(crate) number: u64,
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct ParentPage {
 pub(crate) struct Formations {
     pub(crate) by_parent: BTreeMap<PartitionId, Formation>,
     pub(crate) pending: Option<ParentPage>,
-    /// Partitions in sealed epochs, and whether they were reported as drained.
+    /// Parents in sealed epochs, and whether each was reported as drained.
     pub(crate) sealed: BTreeMap<PartitionId, bool>,
     begun: u64,
 }
 
 impl Formations {
-    /// Children are formed of `parent` from now on.
+    /// Begins to form children of `parent`.
     pub(crate) fn begin(&mut self, parent: PartitionId, children: &[Child], stage: Stage) {
         self.begun += 1;
         let (children, number) = (children.to_vec(), self.begun);
@@ -58,23 +58,23 @@ impl Formations {
         self.by_parent.insert(parent, formation);
     }
 
-    /// Whether this scan is for a child.
+    /// Whether the page read under this token is for a child.
     pub(crate) fn is_reading(&self, token: u64) -> bool {
         self.pending.is_some_and(|page| page.token == token)
     }
 
-    /// Whether a page of this partition is being read.
+    /// Whether a page of this parent is being read for its children.
     pub(crate) fn is_in(&self, parent: PartitionId) -> bool {
         self.pending.is_some_and(|page| page.parent == parent)
     }
 
-    /// The scan with this token reads a page.
+    /// A page of the parent was requested under this token.
     pub(crate) fn read(&mut self, token: u64, parent: PartitionId) {
         let number = self.by_parent[&parent].number;
         self.pending = Some(ParentPage { token, parent, number });
     }
 
-    /// Whether the partition is being formed.
+    /// Whether this partition is being formed.
     pub(crate) fn forms(&self, child: PartitionId) -> bool {
         self.by_parent.values().any(|formation| formation.has(child))
     }
@@ -84,8 +84,8 @@ impl Formations {
         self.by_parent.get(&parent).map(|formation| formation.children.clone()).unwrap_or_default()
     }
 
-    /// A partition is no longer being formed. Returns its parents; those without other children are
-    /// forgotten here.
+    /// A child is no longer being formed. Returns its parents; a parent without other children is
+    /// dropped from this state.
     pub(crate) fn remove(&mut self, child: PartitionId) -> Vec<PartitionId> {
         let is_parent =
             |(parent, formation): (&PartitionId, &Formation)| formation.has(child).then_some(*parent);
@@ -99,12 +99,12 @@ impl Formations {
 }
 
 impl Formation {
-    /// Whether the partition is one of these children.
+    /// Whether this partition is one of the children.
     pub(crate) fn has(&self, child: PartitionId) -> bool {
         self.children.iter().any(|known| known.partition == child)
     }
 
-    /// Whether these children are assigned, and under way.
+    /// Whether exactly these children were assigned, and this process is forming them.
     pub(crate) fn is_as_asked(&self, children: &[Child]) -> bool {
         self.stage != Stage::Left && self.asked == children
     }

@@ -1,5 +1,5 @@
-//! Members of a partition that is to be split or merged form the children that take its place
-//! (R17).
+//! Forming: the members of a partition that is to be split or merged build up the children that
+//! will take its place (R17).
 //!
 //! ```text
 //!   metadata                         member of p
@@ -14,14 +14,14 @@
 //! ```
 //!
 //! Invariants:
-//! * A child that is being formed takes part in nothing: it has no route, scrub or count. Until it
-//!   takes over it can be given up at any time, and p is unaffected.
+//! * A child that is being formed takes part in nothing: it has no route, no scrub and no count.
+//!   Until it takes over it can be dropped at any time, and p is unaffected.
 //! * When all of the parent has been read, a child holds the parent's entries in its range: each
-//!   was on a page, or was written since the page was requested.
-//! * An epoch of p that does not name a child voids it. So does an epoch of the child that does not
-//!   name its parents: then it is another partition with that number, formed elsewhere.
-//! * Replaying the log makes the same writes. Only a process that has read everything itself, or
-//!   replays a record that an earlier one had, reports "formed".
+//!   entry was on a page, or was written since that page was requested.
+//! * An epoch of p that does not name a child voids that child. So does an epoch of the child's id
+//!   that does not name its parents: then another node has formed another partition with that id.
+//! * Replaying the log makes the same writes. A process reports "formed" only if it has read
+//!   everything itself, or replays the record of an earlier process that had.
 
 use crate::node::Replica;
 use crate::node::records::NodeRecord;
@@ -39,7 +39,7 @@ use nicekv_proto::{DecodeError, Now, PartitionId};
 const PAGE_BYTES: usize = 128 << 10;
 
 impl Replica {
-    /// The partition in this slot has taken up an assignment, which may name children.
+    /// The partition in this slot has accepted an assignment, which may name children.
     pub(crate) fn note_children(&mut self, now: Now, slot: usize, assign: &Assign) {
         let (id, partition) = (assign.partition, &self.partitions[slot]);
         let membership = partition.membership();
@@ -61,7 +61,7 @@ impl Replica {
         }
     }
 
-    /// What is formed of the partition is void.
+    /// Voids all children that are being formed of the partition.
     fn give_up_children(&mut self, parent: PartitionId) {
         for child in self.formations.children(parent) {
             self.host.append(child.partition, |out| NodeRecord::Void.append(out));
@@ -69,8 +69,8 @@ impl Replica {
         }
     }
 
-    /// What is formed under this number, by this or an earlier process, is void: the number is
-    /// another partition's.
+    /// Voids the child with this id that this or an earlier process has been forming: the id now
+    /// belongs to another partition.
     pub(crate) fn give_up_child(&mut self, child: PartitionId) {
         if self.formations.forms(child) {
             self.host.append(child, |out| NodeRecord::Void.append(out));
@@ -78,7 +78,7 @@ impl Replica {
         }
     }
 
-    /// The part of [`Self::give_up_child`] that replaying the log shares.
+    /// The part of [`Self::give_up_child`] that also runs when the log is replayed.
     pub(crate) fn void(&mut self, child: PartitionId) {
         for parent in self.formations.remove(child) {
             self.host.storage.end_mirror(parent, child);
@@ -87,7 +87,8 @@ impl Replica {
         self.host.storage.empty(child);
     }
 
-    /// Whether the node knows nothing of a partition except that this process is forming it.
+    /// Whether the partition may be formed: the node does not know it, except that this process may
+    /// be forming it of another parent.
     fn may_form(&self, child: PartitionId) -> bool {
         let mut others = self.formations.by_parent.values().filter(|formation| formation.has(child));
         self.partitions.slot(child).is_none() && others.all(|formation| formation.stage != Stage::Left)
@@ -99,10 +100,10 @@ impl Replica {
         self.form_next(now);
     }
 
-    /// The part of [`Self::begin_forming`] that replaying the log shares.
+    /// The part of [`Self::begin_forming`] that also runs when the log is replayed.
     pub(crate) fn take_forming(&mut self, parent: PartitionId, children: &[Child], stage: Stage) {
         for child in children {
-            // In a merge, the first of the two parents has begun the child.
+            // In a merge, the forming of the child has begun with the first parent.
             if !self.formations.forms(child.partition) {
                 self.host.storage.empty(child.partition);
             }
@@ -111,14 +112,14 @@ impl Replica {
         self.formations.begin(parent, children, stage);
     }
 
-    /// Replays what a checkpoint says of children.
+    /// Replays the state of children that a checkpoint has logged.
     pub(crate) fn take_forms(&mut self, parent: PartitionId, children: &[Child], formed: bool) {
         children.iter().for_each(|child| self.host.storage.mirror(parent, child));
         let stage = if formed { Stage::Formed } else { Stage::Left };
         self.formations.begin(parent, children, stage);
     }
 
-    /// Called at every heartbeat.
+    /// Reports complete children, and continues forming. Called at every heartbeat.
     pub(crate) fn form(&mut self, now: Now) {
         let formed: Vec<PartitionId> = (self.formations.by_parent.iter())
             .filter(|(id, formation)| {
@@ -140,7 +141,7 @@ impl Replica {
         }
     }
 
-    /// Reports sealed partitions that are drained, and not reported yet.
+    /// Reports sealed partitions that are drained and were not reported yet.
     pub(crate) fn tell_drained(&mut self) {
         for (parent, is_told) in self.formations.sealed.iter_mut().filter(|(_, is_told)| !**is_told) {
             let partition = self.partitions.by_id(*parent);
@@ -152,9 +153,9 @@ impl Replica {
         }
     }
 
-    /// Reads a page, if one may be read; shares the rate limit of copies.
+    /// Requests the next page of a parent, if the rate limit, which copies share, allows it.
     pub(crate) fn form_next(&mut self, now: Now) {
-        // The rest of the disk is for decisions.
+        // What room the disk has left is reserved for decisions.
         if self.formations.pending.is_some() || self.host.disk_space != DiskSpace::Enough {
             return;
         }
@@ -179,7 +180,7 @@ impl Replica {
         if is_asked && page.corrupt.is_empty() {
             self.fill(asked.parent, &page, &touched);
         } else if is_asked {
-            // Damaged entries must not be missing: the page is read again.
+            // Damaged entries must not be omitted: repair them; the page is read again later.
             self.partitions.by_id(asked.parent).repair(&mut self.host, now, page.corrupt);
             return;
         }
@@ -214,7 +215,7 @@ impl Replica {
         }
     }
 
-    /// Writes a parent's entries to its child.
+    /// Writes entries of a parent to its child.
     pub(crate) fn take_filled(&mut self, child: PartitionId, entries: &[u8]) -> Result<(), DecodeError> {
         let mut reader = nicekv_proto::bytes::Reader::new(entries);
         while !reader.is_empty() {
@@ -224,7 +225,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The log is synced through this record.
+    /// The log is synced up to this record: reports children that are complete now.
     pub(crate) fn tell_formed(&mut self, through: u64) {
         let mut formed = Vec::new();
         for (parent, formation) in &mut self.formations.by_parent {
@@ -236,7 +237,7 @@ impl Replica {
         formed.into_iter().for_each(|parent| self.report_formed(parent));
     }
 
-    /// Writes the state of children again, so that the log before can be trimmed.
+    /// Logs the state of children again, so that earlier records can be trimmed.
     pub(crate) fn checkpoint_forming(&mut self) {
         for (parent, formation) in &self.formations.by_parent {
             let is_formed = matches!(formation.stage, Stage::Formed | Stage::Syncing(_));

@@ -1,11 +1,12 @@
-//! While children are formed of a partition, writes to it go to their spaces, too (R17).
+//! Double writes: while children are formed of a partition, writes to it also go to the children's
+//! spaces (R17).
 //!
 //! ```text
 //!   write(p, k) ─▶ space of p
 //!             └──▶ space of the child whose range has k's match value
 //! ```
 //!
-//! This is done where all writes pass, so that no effect, deletion or repair is missed.
+//! This happens where all writes pass, so no effect, deletion or repair is missed.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -21,27 +22,27 @@ struct Mirror {
     order: KeyOrder,
 }
 
-/// Few at a time: a cluster runs only some splits and merges at once.
+/// There are only a few mirrors, because a cluster runs only a few splits and merges at a time.
 #[derive(Clone, Default)]
 pub(crate) struct Mirrors {
     all: Vec<Mirror>,
-    /// Keys of a parent that were written or removed since its page was requested.
+    /// The parent whose page was requested, and its keys that were written or removed since.
     touched: Option<(PartitionId, BTreeSet<Box<[u8]>>)>,
 }
 
 impl Mirrors {
-    /// Writes to `parent` go to `child`, too, if they are in its range.
+    /// From now on writes to `parent` also go to `child`, if they are in its range.
     pub(crate) fn begin(&mut self, parent: PartitionId, child: &Child) {
         self.end(parent, child.partition);
         self.all.push(Mirror { parent, child: child.partition, range: child.range, order: child.order });
     }
 
-    /// Writes to `parent` no longer go to `child`.
+    /// From now on writes to `parent` no longer go to `child`.
     pub(crate) fn end(&mut self, parent: PartitionId, child: PartitionId) {
         self.all.retain(|mirror| (mirror.parent, mirror.child) != (parent, child));
     }
 
-    /// A key is being written or removed. The child that gets the write, too.
+    /// A key is being written or removed. Returns the child to which the write must go, too.
     pub(crate) fn note(&mut self, partition: PartitionId, key: &[u8]) -> Option<PartitionId> {
         if self.all.is_empty() {
             return None;
@@ -56,12 +57,12 @@ impl Mirrors {
         mirrors.find(|mirror| mirror.range.contains(value)).map(|mirror| mirror.child)
     }
 
-    /// Notes writes to a partition from now on.
+    /// Begins to record the keys that are written to a partition.
     pub(crate) fn watch(&mut self, partition: PartitionId) {
         self.touched = Some((partition, BTreeSet::new()));
     }
 
-    /// Ends [`Self::watch`]; returns the keys that were written.
+    /// Ends [`Self::watch`]; returns the recorded keys.
     pub(crate) fn end_watch(&mut self) -> BTreeSet<Box<[u8]>> {
         self.touched.take().map(|(_, keys)| keys).unwrap_or_default()
     }

@@ -1,5 +1,4 @@
-//! A child takes over from its parents (R17): the partition that this node has formed of them
-//! starts, and they end.
+//! Takeover: a child that this node has formed starts, and its parents end (R17).
 //!
 //! ```text
 //!   metadata                                   member of p, which has formed c
@@ -11,15 +10,15 @@
 //! ```
 //!
 //! Invariants:
-//! * D was decided by p's last primary and synced by all, and nothing is decided after it. So all
-//!   members that take over from p at D hold the same, even after a power failure: what they take
-//!   over is in their logs.
-//! * c decides nothing before all its members have acknowledged that they have taken over, durably.
+//! * D was decided by p's last primary and synced by all members, and nothing is decided after it.
+//!   So all members that take over from p at D hold the same state, even after a power failure:
+//!   what they take over is in their logs.
+//! * c decides nothing before all its members have acknowledged that their takeover is durable.
 //!   From then on no node answers for p.
-//! * One record starts c and ends p: a crash leaves one or the other.
-//! * A late epoch of p makes no node a member of an empty partition: the end of p is remembered
-//!   like a discard (R16).
-//! * A member of c that can neither take over nor has done so does not acknowledge the epoch.
+//! * One record starts c and ends p, so after a crash exactly one of them exists.
+//! * A late epoch of p cannot make a node a member of an empty partition: the end of p is
+//!   remembered like a discard (R16).
+//! * A member of c that has not taken over, and cannot, does not acknowledge the epoch.
 
 use crate::modes::Partition;
 use crate::node::Replica;
@@ -31,14 +30,16 @@ use alloc::vec::Vec;
 use nicekv_proto::control::{Assign, Parent};
 use nicekv_proto::{Epoch, Now, PartitionId};
 
-/// The first decision of a child, which nobody made: one after the last decisions of all parents.
+/// The index at which a child's sequence begins: one after the last decisions of all parents. No
+/// parent has made this decision.
 fn beginning(parents: &[Parent]) -> u64 {
     parents.iter().map(|parent| parent.index).max().unwrap_or(0) + 1
 }
 
 impl Replica {
-    /// An epoch of a partition is assigned. A child takes over from its parents; anything else
-    /// voids what was formed under its number. Whether the epoch may be taken up.
+    /// Called when an epoch of a partition is assigned. A child takes over from its parents; the
+    /// epoch of any other partition voids what was formed under its id. Returns whether the epoch
+    /// may be entered.
     pub(crate) fn admit_child(&mut self, now: Now, assign: &Assign) -> bool {
         let id = assign.partition;
         let known = self.partitions.slot(id).map(|slot| &self.partitions[slot]);
@@ -65,8 +66,8 @@ impl Replica {
         may_enter
     }
 
-    /// Takes over if everything is here; whether it did. If something is pending at a parent, that
-    /// comes first.
+    /// Takes over if everything is here; returns whether it did. If requests of a parent are
+    /// pending, these have to complete first.
     fn try_takeover(&mut self, now: Now, assign: &Assign) -> bool {
         let is_here = |parent: &Parent| {
             let formation = self.formations.by_parent.get(&parent.partition);
@@ -76,10 +77,11 @@ impl Replica {
             return false;
         }
         for parent in &assign.parents {
-            // A partition that was never written to has left nothing in the log.
+            // A parent that was never written to has no log records, so it may be unknown here.
             let host = &self.host;
             let made = || Some(Partition::new(parent.partition, assign.replication, host));
-            let slot = self.partitions.get_or_insert(parent.partition, made).expect("made if need be");
+            let slot =
+                self.partitions.get_or_insert(parent.partition, made).expect("`made` returns a partition");
             if !self.partitions[slot].end_at(&mut self.host, now, parent.index) {
                 return false;
             }
@@ -98,7 +100,7 @@ impl Replica {
         for parent in &assign.parents {
             client_records.append(&mut self.partitions.by_id(parent.partition).hand_over(&mut self.host));
         }
-        // The remains of a takeover that a crash has interrupted are void.
+        // If a crash interrupted an earlier takeover, its remains are void.
         self.forget_partition(id);
         let host = &self.host;
         let made = || Some(Partition::new(id, assign.replication, host));
@@ -112,8 +114,8 @@ impl Replica {
         self.host.counters.born += 1;
     }
 
-    /// A child starts; parents of which nothing else is formed end. `ended`: none of their epochs
-    /// is later; `None`: the log is replayed.
+    /// Starts a child, and ends the parents of which no other child is being formed. `ended`: an
+    /// epoch that no epoch of the parents exceeds; `None` when the log is replayed.
     pub(crate) fn apply_takeover(&mut self, id: PartitionId, parents: &[PartitionId], ended: Option<Epoch>) {
         for parent in self.formations.remove(id) {
             self.host.storage.end_mirror(parent, id);
@@ -125,7 +127,7 @@ impl Replica {
         }
     }
 
-    /// Others have taken over the partition.
+    /// Ends a partition whose children have taken over.
     fn end_partition(&mut self, id: PartitionId, ended: Option<Epoch>) {
         let epoch = self.partitions.get(id).map(|partition| partition.membership().epoch);
         self.forget_partition(id);
@@ -137,7 +139,7 @@ impl Replica {
         }
     }
 
-    /// Something pending has completed.
+    /// Pending requests have completed: tries again the takeovers that waited for them.
     pub(crate) fn retry_takeovers(&mut self, now: Now) {
         if self.takeovers.waiting.is_empty() {
             return;
@@ -150,7 +152,7 @@ impl Replica {
         }
     }
 
-    /// The log is synced through this record.
+    /// The log is synced up to this record: acknowledges the takeovers that it contains.
     pub(crate) fn tell_takeovers(&mut self, through: u64) {
         while let Some((_, id)) = self.takeovers.logged.pop_front_if(|(record, _)| *record <= through) {
             let Some(slot) = self.partitions.slot(id) else { continue };

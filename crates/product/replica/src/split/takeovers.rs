@@ -1,4 +1,4 @@
-//! Takeovers that are not finished: see [`crate::split::takeover`].
+//! Takeovers that are not finished; see [`crate::split::takeover`].
 
 use alloc::collections::{BTreeMap, VecDeque};
 use nicekv_proto::PartitionId;
@@ -6,14 +6,16 @@ use nicekv_proto::control::Assign;
 
 #[derive(Clone, Default)]
 pub(crate) struct Takeovers {
-    /// Something is pending at a parent, which takes no requests meanwhile.
+    /// Takeovers that wait until requests of their parents have completed; meanwhile the parents
+    /// accept no new requests.
     pub(crate) waiting: BTreeMap<PartitionId, Assign>,
-    /// The record of the takeover is not synced; until then it is not acknowledged.
+    /// Takeovers whose record is not synced yet, with the record's number. They are acknowledged
+    /// when it is.
     pub(crate) logged: VecDeque<(u64, PartitionId)>,
 }
 
 impl Takeovers {
-    /// Whether some parent is about to end.
+    /// Whether a takeover waits for its parents' requests.
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -24,12 +26,13 @@ impl Takeovers {
         self.waiting.values().any(ends)
     }
 
-    /// Whether all takeovers here would survive a crash.
+    /// Whether the records of all takeovers are synced.
     pub(crate) fn are_durable(&self) -> bool {
         self.logged.is_empty()
     }
 
-    /// Whether this partition may be acknowledged.
+    /// Whether this partition's takeover, if there was one, is synced, so that its epoch may be
+    /// acknowledged.
     pub(crate) fn is_durable(&self, id: PartitionId) -> bool {
         self.logged.iter().all(|(_, logged)| *logged != id)
     }

@@ -1,5 +1,6 @@
-//! A replica that joins behind the tail of a chain: when an entry takes effect there, and for whom
-//! it keeps it. The test plays the head, which is the tail until then.
+//! Tests of a replica that joins behind the tail of a chain: when an entry takes effect there, and
+//! until when it keeps an entry for others. The test plays the head, which is also the tail until
+//! then.
 
 use crate::harness;
 
@@ -13,10 +14,10 @@ use nicekv_proto::replication::{Decision, Effect, Progress, Watermark};
 use nicekv_proto::{Datagram, Entries, Epoch, Form, NodeId, Operation, Replication, Status, Term};
 use nicekv_replica::StreamPeer;
 
-/// The epoch in which it joins.
+/// The epoch in which the node joins.
 const JOINS: u32 = 6;
 
-/// The head has synced entries through this one.
+/// The head's report that it has synced entries up to this one.
 fn watermark(forced: u64) -> Watermark {
     Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, forced, recovered: false }
 }
@@ -27,8 +28,8 @@ fn forward(node: &mut Node, watermark: Watermark, entries: &[ChainEntry<'_>]) ->
     node.receive(OTHER_ADDRESS, |out| Forwards { sender: OTHER, watermarks, entries }.encode(out))
 }
 
-/// A node that joins behind the head, knows where the epoch begins, and has synced the first entry,
-/// an increment; the head has not.
+/// A node that joins behind the head and knows where the epoch begins. It has synced the first
+/// entry, an increment, which the head has not.
 fn joined() -> Node {
     let mut node = Node::started();
     (node.replication, node.replicas) = (Replication::Chain, 2);
@@ -58,7 +59,10 @@ fn joined() -> Node {
     };
     let sent = forward(&mut node, watermark(0), &[ChainEntry { decision, prepare: &prepare }]);
     let told = progress(&sent);
-    assert!(told.iter().any(|told| (told.logged, told.forced) == (1, 1)), "the tail waits for it: {told:?}");
+    assert!(
+        told.iter().any(|told| (told.logged, told.forced) == (1, 1)),
+        "the joiner reports at once, because the tail waits: {told:?}"
+    );
     node
 }
 
@@ -70,7 +74,7 @@ fn progress(sent: &Sent) -> Vec<Progress> {
     decoded.flatten().collect()
 }
 
-/// It has an empty part of the copy.
+/// A part of the copy arrives; `payload` has no entries.
 fn copy(node: &mut Node, section: CopySection, payload: &[u8]) {
     let (partition, epoch) = (PARTITION, Epoch(JOINS));
     let chunk = CopyFrame::Chunk { partition, epoch, section, more: false, payload };
@@ -78,7 +82,7 @@ fn copy(node: &mut Node, section: CopySection, payload: &[u8]) {
 }
 
 fn copy_all(node: &mut Node) {
-    // What both hold, what to copy, what that covers; from which member.
+    // What both hold; after which decision to copy; the primary's last decision; the source.
     let begun = [&[0; 16][..], &1u64.to_be_bytes(), &OTHER.0.to_be_bytes()].concat();
     copy(node, CopySection::Begin, &begun);
     copy(node, CopySection::Clients, &[0, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -89,8 +93,8 @@ fn released(node: &Node) -> u64 {
     node.core.status().partitions[0].released
 }
 
-/// An entry that only the joiner has synced could be decided otherwise, and would stay in its
-/// engine.
+/// An entry that only the joiner has synced might still be decided differently, and would then be
+/// wrong in the joiner's engine.
 #[test]
 fn entry_takes_effect_when_nodes_before_have_synced_it_too() {
     let mut node = joined();
@@ -100,7 +104,7 @@ fn entry_takes_effect_when_nodes_before_have_synced_it_too() {
     assert_eq!((released(&node), node.engine.len()), (1, 1));
 }
 
-/// The head has heard that all nodes behind it hold the entry, and sends nothing by itself.
+/// The nodes behind the head have acknowledged the entry, so the head sends nothing by itself.
 #[test]
 fn joiner_asks_when_a_watermark_was_lost() {
     let mut node = joined();
@@ -108,13 +112,13 @@ fn joiner_asks_when_a_watermark_was_lost() {
         node.pass(Duration::from_millis(100));
         progress(&node.sent()).iter().any(|told| told.gap)
     };
-    assert!(asks(&mut node) && asks(&mut node), "until it is told");
+    assert!(asks(&mut node) && asks(&mut node), "the joiner asks until it gets an answer");
     forward(&mut node, watermark(1), &[]);
-    assert!(!asks(&mut node) && !asks(&mut node), "it lacks nothing");
+    assert!(!asks(&mut node) && !asks(&mut node), "then it stops asking");
 }
 
-/// Seed 1910: the head died before it had synced an entry, and its joiner, a member since, had
-/// dropped it.
+/// Seed 1910 of the simulator: the head died before it had synced an entry, and its joiner, by then
+/// a full member, had dropped the entry.
 #[test]
 fn head_recovers_a_lost_entry_from_a_former_joiner() {
     let mut node = joined();

@@ -1,5 +1,5 @@
-//! A replica that joins: what it shows, logs, and keeps through a restart of what it held before.
-//! The test plays its primary.
+//! Tests of a replica that joins: what it shows and logs, and what a restart leaves of what it held
+//! before. The test plays its primary.
 
 use crate::harness;
 
@@ -14,14 +14,14 @@ use nicekv_proto::recovery::{CopyFrame, CopySection, Entry, put_keyed_entry};
 use nicekv_proto::{Datagram, Epoch, Form, NodeId, Term};
 use nicekv_replica::{StreamPeer, Timing};
 
-/// An epoch in which the node joins.
+/// Assigns an epoch in which the node joins.
 fn join(node: &mut Node, epoch: u32) -> Sent {
     let me =
         Member { node: NodeId(1), state: MemberState::Joining, role: MemberRole::Original, address: NODE };
     node.assign_members(Term(3), Epoch(epoch), OTHER, vec![me, other()])
 }
 
-/// The primary's first answer: how far both hold the same, and that there is nothing newer.
+/// The primary's first answer: both hold the same up to `since`, and nothing was decided later.
 fn begin(node: &mut Node, epoch: u32, since: u64, origin: u32) {
     let mut payload = Vec::new();
     for number in [since, since, since] {
@@ -35,7 +35,7 @@ fn begin(node: &mut Node, epoch: u32, since: u64, origin: u32) {
     node.receive_frame(StreamPeer::Dialed(OTHER_ADDRESS), &chunk);
 }
 
-/// A member with a contended decision that it has not shown joins again: the primary confirms the
+/// A member with a contended decision that it has not shown joins again. The primary confirms the
 /// decision.
 #[test]
 fn agreed_decision_is_shown_and_survives_an_earlier_checkpoint() {
@@ -43,10 +43,10 @@ fn agreed_decision_is_shown_and_survives_an_earlier_checkpoint() {
     node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
     assert_eq!(acks(&increment(&mut node, 1)).len(), 1);
     decide_as(&mut node, 1, 1, op(1), true);
-    assert_eq!(node.engine.len(), 0, "it is contended and not released");
+    assert_eq!(node.engine.len(), 0, "the decision is contended and not released");
     join(&mut node, 6);
     watermark(&mut node, 6, 1);
-    assert_eq!(node.frames().len(), 1, "it asks for the beginning");
+    assert_eq!(node.frames().len(), 1, "the joiner sends its first request");
     let before = node.log.len();
     node.core.checkpoint();
     node.run_storage();
@@ -56,7 +56,7 @@ fn agreed_decision_is_shown_and_survives_an_earlier_checkpoint() {
     assert_eq!(restarted.engine, node.engine);
 }
 
-/// Decisions made meanwhile take effect after the agreed ones.
+/// Decisions that were made since take effect after the agreed ones.
 #[test]
 fn newer_effects_are_kept_back_until_since_is_known() {
     let mut node = Node::started();
@@ -67,7 +67,7 @@ fn newer_effects_are_kept_back_until_since_is_known() {
     watermark(&mut node, 6, 1);
     increment(&mut node, 2);
     decide_as(&mut node, 6, 2, op(2), false);
-    assert_eq!(node.engine.len(), 0, "it is kept back");
+    assert_eq!(node.engine.len(), 0, "the effect is kept back");
     let before = node.log.len();
     begin(&mut node, 6, 1, 5);
     let entry = nicekv_proto::recovery::Entry::decode(&node.engine[b"n".as_slice()]).unwrap().index;
@@ -77,7 +77,7 @@ fn newer_effects_are_kept_back_until_since_is_known() {
     assert_eq!(restarted.engine, node.engine);
 }
 
-/// Until it knows where the epoch begins it takes no decisions, and reports that.
+/// Until a joiner knows where the epoch begins, it accepts no decision, and reports a gap.
 #[test]
 fn joiner_takes_no_decision_before_the_base() {
     let mut node = Node::started();
@@ -91,7 +91,7 @@ fn joiner_takes_no_decision_before_the_base() {
     assert_eq!(node.core.status().partitions[0].logged, 1);
 }
 
-/// It copies at its rate: it waits before it asks for more.
+/// A joiner that copies at a limited rate waits before it requests more.
 #[test]
 fn copy_keeps_to_its_rate() {
     let timing =
@@ -106,8 +106,9 @@ fn copy_keeps_to_its_rate() {
         node.receive_frame(StreamPeer::Dialed(OTHER_ADDRESS), &chunk)
     };
     let no_clients = [0, 0, 0, 0, 0, 0, 0, 0, 1];
-    assert_eq!(chunk(CopySection::Clients, &no_clients, &mut node).len(), 1, "it asks for entries");
-    // The source's last decision, its progress by decisions and by keys, and the entries.
+    assert_eq!(chunk(CopySection::Clients, &no_clients, &mut node).len(), 1, "the joiner requests entries");
+    // The source's last decision, how far the copy has come by decisions and by keys, and the
+    // entries.
     let mut payload = [[0; 8], [0; 8]].concat();
     payload.extend([0, 2, b'k', b'9']);
     for number in 0..10 {
@@ -121,13 +122,14 @@ fn copy_keeps_to_its_rate() {
     assert_eq!(chunk(CopySection::Entries, &payload, &mut node), Vec::<Vec<u8>>::new());
     assert_eq!(node.engine.len(), 10);
     node.pass(Duration::from_millis(190));
-    assert_eq!(node.frames().len(), 0, "it is not time yet");
+    assert_eq!(node.frames().len(), 0, "the rate does not allow a request yet");
     node.pass(Duration::from_millis(110));
     let asked = node.frames();
     assert!(asked.len() == 1 && asked[0].ends_with(b"k9"), "{asked:?}");
 }
 
-/// The values that its entries name are on disk before it reports a complete copy (L3).
+/// The large values that a joiner's entries name must be on disk before it reports a complete copy
+/// (L3).
 #[test]
 fn joiner_is_incomplete_while_it_lacks_a_large_value() {
     let mut node = Node::started();
@@ -152,14 +154,14 @@ fn joiner_is_incomplete_while_it_lacks_a_large_value() {
     node.receive_frame(from, &entries);
     assert_eq!(node.engine.len(), 1);
     for _ in 0..5 {
-        assert!(!is_complete(&mut node), "the value is to come");
+        assert!(!is_complete(&mut node), "the value is still missing");
     }
     let bytes = [1; 5_000];
     node.receive_frame(from, &CopyFrame::ValuePart { name: value.name, offset: 0, bytes: &bytes });
     assert!(is_complete(&mut node));
 }
 
-/// Whether it reports in time that its copy is complete.
+/// Whether the node reports within half a second that its copy is complete.
 fn is_complete(node: &mut Node) -> bool {
     node.pass(Duration::from_millis(500));
     let sent = node.sent();

@@ -1,4 +1,4 @@
-//! One replica alone, with a map as its disk: what it answers, and when it does not.
+//! Tests of a single replica with a map as its disk: what it answers, and when it does not.
 
 use crate::harness;
 
@@ -24,7 +24,7 @@ fn put_is_answered_when_synced_and_then_read() {
     let unsynced = update(node.op(), b"k", Operation::Delete);
     unsynced.encode(&mut out);
     node.core.handle_datagram(node.now, CLIENT, &out);
-    assert_eq!(node.core.poll_transmit(&mut out), None, "nothing is said of what is not forced");
+    assert_eq!(node.core.poll_transmit(&mut out), None, "no reply before the sync");
 }
 
 #[test]
@@ -67,7 +67,8 @@ fn row_33_request_of_an_unknown_keyspace_is_dropped() {
         put.encode(out);
         out[6..8].copy_from_slice(&9u16.to_be_bytes());
     });
-    // Not refused: another member may know the keyspace already, and store it.
+    // The request is not refused, because another member may know the keyspace already and execute
+    // it.
     assert_eq!(sent, []);
     assert_eq!((node.log.len(), node.engine.len()), (records, 0));
     assert_eq!(node.core.status().counters.dropped, 1);
@@ -94,7 +95,7 @@ fn retry_gets_the_first_result() {
         assert_eq!(answer(&sent), Some((Status::Ok, None)));
     }
     assert_eq!(node.get(b"n"), Some((Status::Ok, Some(b"1".to_vec()))));
-    // Once the client has moved on, a late copy is refused.
+    // Once the client's watermark has passed the op, a late duplicate is refused.
     let later = Update { watermark: 3, ..update(node.op(), b"n", Operation::Increment(1)) };
     node.receive(CLIENT, |out| later.encode(out));
     let sent = node.receive(CLIENT, |out| increment.encode(out));
@@ -111,11 +112,11 @@ fn overdue_value_is_removed_by_a_logged_delete() {
     node.now.unix_ms = at_ms;
     let records = node.log.len();
     assert_eq!(node.get(b"k"), Some((Status::NotFound, None)));
-    assert_eq!(node.log.len(), records + 2, "a prepare and a decision");
-    assert_eq!(node.engine.len(), 1, "a tombstone, until the decision is known to be durable");
+    assert_eq!(node.log.len(), records + 2, "the delete logs a prepare and a decision");
+    assert_eq!(node.engine.len(), 1, "a tombstone stays until the decision is known to be durable");
     node.pass(Duration::from_secs(1));
     assert_eq!(node.engine.len(), 0);
-    // A condition meets the key as absent, too.
+    // A condition, too, must treat the key as absent.
     node.set(b"k", b"v", Expiry::At(at_ms));
     let absent = Update {
         condition: Condition::IfAbsent,
@@ -125,7 +126,8 @@ fn overdue_value_is_removed_by_a_logged_delete() {
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
 }
 
-/// A token is accepted once, and not at all after its time, whichever op removes it.
+/// A key used as a token must be accepted only once, and not after its expiry, whichever op removes
+/// it.
 #[test]
 fn delete_finds_an_overdue_value_expired() {
     let mut node = Node::serving();
@@ -165,7 +167,7 @@ fn unread_overdue_values_go_at_a_bounded_rate() {
     }
 }
 
-/// Its own client was idle here while very many others were active.
+/// The node's own client was idle in this partition while very many others were active.
 #[test]
 fn node_renews_its_forgotten_client() {
     let mut node = Node::serving();
@@ -193,7 +195,7 @@ fn row_09_full_disk_refuses_puts_and_nothing_else() {
     assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"v".to_vec()))));
     let delete = update(node.op(), b"old", Operation::Delete);
     let sent = node.receive(CLIENT, |out| delete.encode(out));
-    assert_eq!(answer(&sent), Some((Status::Ok, None)), "deletes are how space returns");
+    assert_eq!(answer(&sent), Some((Status::Ok, None)), "deletes are accepted, because they free space");
     node.core.set_disk_space(DiskSpace::Exhausted);
     let delete = update(node.op(), b"k", Operation::Delete);
     let sent = node.receive(CLIENT, |out| delete.encode(out));
@@ -210,10 +212,10 @@ fn row_10_damaged_value_is_never_served_and_may_be_overwritten() {
     let mut node = Node::serving();
     node.set(b"k", b"v", Expiry::Never);
     node.engine.insert(b"k".to_vec(), DAMAGED.to_vec());
-    assert_eq!(node.get(b"k"), None, "there is nobody to ask");
+    assert_eq!(node.get(b"k"), None, "there is no other member to repair it from");
     let put = update(node.op(), b"k", Operation::Set { value: b"w", expiry: Expiry::Never });
     let sent = node.receive(CLIENT, |out| put.encode(out));
-    assert_eq!(answer(&sent), Some((Status::Ok, None)), "also answers the get that waited, after the put");
+    assert_eq!(answer(&sent), Some((Status::Ok, None)), "the put is answered before the get that waited");
     assert_eq!(node.get(b"k"), Some((Status::Ok, Some(b"w".to_vec()))));
     assert_eq!((node.core.status().counters.corrupt, node.core.status().counters.repaired), (1, 1));
 }
@@ -239,8 +241,8 @@ fn replaying_the_log_restores_the_state() {
     assert_eq!(again.get(b"n"), Some((Status::Ok, Some(b"4".to_vec()))));
 }
 
-/// A client with one op that hangs in another partition goes on: its results stay, up to a bound,
-/// in pieces that fit a record and a frame.
+/// One op of a client hangs in another partition while the client sends many others. Its results
+/// are kept up to a bound, and copied in pieces that fit into a log record and a frame.
 #[test]
 fn results_of_one_client_are_copied_in_pieces() {
     const PIECE_BYTES_MAX: usize = 200 << 10;
@@ -279,7 +281,7 @@ fn results_of_one_client_are_copied_in_pieces() {
     node.core.handle_stream(node.now, StreamPeer::Accepted(1), &frame);
     let (_, chunk) = node.core.poll_stream().expect("the primary is recovered");
     let Ok(CopyFrame::Chunk { more: true, payload, .. }) = CopyFrame::decode(&chunk) else {
-        panic!("a first piece of several, not {:?}", CopyFrame::decode(&chunk))
+        panic!("expected the first of several pieces, not {:?}", CopyFrame::decode(&chunk))
     };
     assert!(payload.len() < PIECE_BYTES_MAX);
 }

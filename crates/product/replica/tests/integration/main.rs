@@ -1,4 +1,4 @@
-//! Replicas of a partition, message by message.
+//! Tests of replicas of a partition, message by message.
 
 mod chain_joining;
 mod chain_replay;

@@ -1,5 +1,5 @@
-//! A primary whose epoch begins: what it asks for, adopts, resends and grants before and after
-//! recovery. The test plays the other members.
+//! Tests of a primary at the start of its epoch: what it asks for, adopts, resends and grants
+//! before and after recovery. The test plays the other members.
 
 use crate::harness;
 
@@ -18,7 +18,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 const JOINER: NodeId = NodeId(3);
 const JOINER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 4), 7400);
 
-/// The ops that the node fetches from the other member.
+/// What the node fetches from the other member.
 fn fetched(sent: &Sent) -> Vec<Wanted> {
     let fetch = |(to, bytes): &(SocketAddrV4, Vec<u8>)| match Datagram::decode(bytes).unwrap().1 {
         Datagram::Fetch(fetch) if *to == OTHER_ADDRESS => Some(fetch.wanted),
@@ -27,7 +27,7 @@ fn fetched(sent: &Sent) -> Vec<Wanted> {
     sent.iter().filter_map(fetch).collect()
 }
 
-/// How often it asks the other member what it holds.
+/// How often the node asks the other member what it holds.
 fn asked(sent: &Sent) -> usize {
     let is_request = |bytes: &[u8]| matches!(Datagram::decode(bytes).unwrap().1, Datagram::RecoverRequest(_));
     sent.iter().filter(|(to, bytes)| *to == OTHER_ADDRESS && is_request(bytes)).count()
@@ -50,7 +50,7 @@ fn primary_asks_until_answered_with_nothing_open() {
     assert_eq!(asked(&pass(&mut node)), 0);
 }
 
-/// The longest sequence among the members is adopted before anything is decided.
+/// The primary adopts the longest sequence among the members before it decides anything.
 #[test]
 fn primary_adopts_a_members_decisions() {
     let mut node = Node::started();
@@ -62,28 +62,42 @@ fn primary_adopts_a_members_decisions() {
     let undecided = vec![UndecidedOp { op: op(2), contended: false }];
     let sent = recover(&mut node, 6, 1, undecided);
     assert_eq!(fetched(&sent), [Wanted::DecisionsAfter(0)]);
-    assert_eq!(fetched(&pass(&mut node)), [Wanted::DecisionsAfter(0)], "the answer was lost");
-    assert_eq!(decisions(&decide(&mut node, 6, 2, op(1))), [], "there would be a gap");
+    assert_eq!(
+        fetched(&pass(&mut node)),
+        [Wanted::DecisionsAfter(0)],
+        "fetched again, because the answer was lost"
+    );
+    assert_eq!(
+        decisions(&decide(&mut node, 6, 2, op(1))),
+        [],
+        "a decision that would leave a gap is not adopted"
+    );
     let sent = decide(&mut node, 6, 1, op(1));
     let decided = decisions(&sent);
-    assert_eq!(decided, [(op(2), true, Status::Ok, 2)], "and then it goes on");
+    assert_eq!(decided, [(op(2), true, Status::Ok, 2)], "after adopting, the primary decides its own op");
     assert_eq!(node.engine.len(), 1);
 }
 
-/// An op that only another member holds is asked for when its client's copy does not come.
+/// The primary fetches an op that only another member holds if the client's own datagram does not
+/// arrive.
 #[test]
 fn primary_fetches_ops_that_only_a_member_holds() {
     let mut node = primary();
-    assert_eq!(fetched(&ack(&mut node, 5, 1, false)), [], "the client's copy may be on its way");
+    assert_eq!(
+        fetched(&ack(&mut node, 5, 1, false)),
+        [],
+        "not fetched at once: the client's datagram may be on its way"
+    );
     assert_eq!(fetched(&pass(&mut node)), [Wanted::Op(op(1))]);
     assert_eq!(fetched(&pass(&mut node)), [Wanted::Op(op(1))], "again");
     increment(&mut node, 1);
     assert_eq!(fetched(&pass(&mut node)), []);
 }
 
-/// What is not acknowledged is resent and counted, and a member that never acknowledges is accused.
+/// An op that is not acknowledged is resent and counted, and a member that never acknowledges is
+/// accused.
 #[test]
-fn member_resends_unacknowledged_versions() {
+fn primary_resends_unacknowledged_ops_and_accuses_silent_members() {
     let mut node = primary();
     increment(&mut node, 1);
     let resent = |sent: &Sent| {
@@ -100,7 +114,7 @@ fn member_resends_unacknowledged_versions() {
     let mut rounds = 0;
     while !accused(&pass(&mut node)) {
         rounds += 1;
-        assert!(rounds < 20, "nobody is accused");
+        assert!(rounds < 20, "the silent member was not accused");
         assert_eq!(node.core.status().counters.resent, rounds);
     }
     assert!(rounds >= 1);
@@ -110,8 +124,8 @@ fn member_resends_unacknowledged_versions() {
     assert_eq!((resent(&sent), accused(&sent)), (0, false));
 }
 
-/// A refusal of an op that was open when the epoch began could undo an answer of an earlier
-/// primary.
+/// An op that was open when the epoch began may have been answered by an earlier primary, so a
+/// refusal of it must not count.
 #[test]
 fn refusals_count_for_new_ops_only() {
     let refuse = |node: &mut Node, epoch, client| {
@@ -139,13 +153,14 @@ fn refusals_count_for_new_ops_only() {
     let mut node = primary();
     increment(&mut node, 1);
     node.assign_with(Term(3), Epoch(6), &[other()]);
-    assert!(!refused(&refuse(&mut node, 6, 1)), "it has not recovered");
+    assert!(!refused(&refuse(&mut node, 6, 1)), "the primary has not recovered");
     recover(&mut node, 6, 0, Vec::new());
-    assert!(!refused(&refuse(&mut node, 6, 1)), "it may have been executed");
+    assert!(!refused(&refuse(&mut node, 6, 1)), "the op may have been executed");
     assert_eq!(decisions(&ack(&mut node, 6, 1, false)), [(op(1), true, Status::Ok, 1)]);
 }
 
-/// A joiner that became consistent without an op which was open when the epoch began could lose it.
+/// A joiner that became consistent without an op that was open when the epoch began could lose that
+/// op.
 #[test]
 fn copies_wait_for_complete_recovery() {
     let mut node = primary();
@@ -170,13 +185,13 @@ fn copies_wait_for_complete_recovery() {
         };
         node.receive_frame(StreamPeer::Accepted(1), &request).len()
     };
-    assert_eq!(copies(&mut node), 0, "it has not heard the members");
+    assert_eq!(copies(&mut node), 0, "the members have not answered yet");
     recover(&mut node, 6, 0, Vec::new());
     recover_joiner(&mut node);
-    assert_eq!(copies(&mut node), 0, "the op is open");
+    assert_eq!(copies(&mut node), 0, "the op is still open");
     ack(&mut node, 6, 1, false);
     ack_of_joiner(&mut node);
-    assert_eq!(copies(&mut node), 0, "not everybody has its decision");
+    assert_eq!(copies(&mut node), 0, "not every member has its decision");
     progress(&mut node, 6, 1);
     progress_of_joiner(&mut node);
     assert_eq!(copies(&mut node), 1);
@@ -218,7 +233,8 @@ fn progress_of_joiner(node: &mut Node) {
     node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
 }
 
-/// Nothing is decided in an epoch that is not activated, however often it is assigned.
+/// The primary decides nothing in an epoch that is not activated, however often the epoch is
+/// assigned.
 #[test]
 fn primary_decides_when_the_epoch_is_activated() {
     let mut node = Node::started();
@@ -235,8 +251,8 @@ fn primary_decides_when_the_epoch_is_activated() {
     assert_eq!(decisions(&tell(&mut node, true)).len(), 1);
 }
 
-/// An op that a member holds and the primary has forgotten is expired by a decision, in an
-/// activated epoch.
+/// An op that a member holds, and whose outcome the primary has forgotten, is decided as expired,
+/// but only in an activated epoch.
 #[test]
 fn primary_tells_a_member_to_drop_an_expired_op() {
     let mut node = primary();
@@ -264,12 +280,12 @@ fn primary_tells_a_member_to_drop_an_expired_op() {
             _ => false,
         })
     };
-    assert!(!expired(&acknowledge(&mut node, 6, 3, true)), "it is not in force");
+    assert!(!expired(&acknowledge(&mut node, 6, 3, true)), "the epoch is not activated");
     node.assign_with(Term(3), Epoch(6), &[other()]);
     assert!(expired(&acknowledge(&mut node, 6, 3, true)));
 }
 
-/// A primary with a full disk refuses what it cannot log, once it may decide.
+/// A primary with a full disk refuses ops that it cannot log, but not before it may decide.
 #[test]
 fn full_primary_is_silent_until_it_may_decide() {
     let full = |sent: &Sent| sent.iter().any(|(to, _)| *to != METADATA);
@@ -282,7 +298,8 @@ fn full_primary_is_silent_until_it_may_decide() {
     assert!(full(&increment(&mut node, 2)));
 }
 
-/// A key whose ops are all new is not held up by another one that is recovering; one whose decision is not everywhere is.
+/// Gets of a key without recovered ops do not wait for another key that is recovering. Gets of a
+/// recovered key wait until all members have its decision.
 #[test]
 fn gets_wait_for_their_own_key_only() {
     let mut node = primary();
@@ -290,13 +307,13 @@ fn gets_wait_for_their_own_key_only() {
     node.assign_with(Term(3), Epoch(6), &[other()]);
     recover(&mut node, 6, 0, Vec::new());
     ack(&mut node, 6, 1, false);
-    assert_eq!(node.get(b"n"), None, "decided, and not everywhere");
+    assert_eq!(node.get(b"n"), None, "decided, but not synced by all members");
     let another = update(op(2), b"m", Operation::Increment(1));
     node.receive(CLIENT, |out| another.encode(out));
     assert_eq!(node.get(b"m"), Some((Status::NotFound, None)));
 }
 
-/// A get that waited while the lease ran out gets no answer.
+/// A get that was still waiting when the lease ended gets no answer.
 #[test]
 fn waiting_get_is_not_answered_without_a_lease() {
     let mut node = primary();
@@ -308,11 +325,12 @@ fn waiting_get_is_not_answered_without_a_lease() {
     node.now.boot_ns += 10 * LEASE_NS;
     let dropped = node.core.status().counters.dropped;
     let sent = progress(&mut node, 6, 1);
-    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 1, "the increment's answer");
+    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 1, "only the increment is answered");
     assert_eq!(node.core.status().counters.dropped, dropped + 1);
 }
 
-/// Gets of a key that an earlier primary may have shown wait for the outcome, and are not counted as dropped.
+/// Gets of a key whose op an earlier primary may have shown wait for the op's outcome, and do not
+/// count as dropped.
 #[test]
 fn get_waits_for_the_outcome_of_recovered_ops() {
     let mut node = primary();
@@ -325,5 +343,5 @@ fn get_waits_for_the_outcome_of_recovered_ops() {
     ack(&mut node, 6, 1, false);
     let sent = progress(&mut node, 6, 1);
     let answers = sent.iter().filter(|(to, _)| *to == CLIENT).count();
-    assert_eq!(answers, 2, "the increment's answer, and the get's");
+    assert_eq!(answers, 2, "the increment and the get are answered");
 }

@@ -1,4 +1,4 @@
-//! Partitions that are split and merged at one node, their only member (R17).
+//! Tests of splits and merges at a node that is the only member of its partitions (R17).
 
 use crate::harness;
 
@@ -23,7 +23,7 @@ fn child_gets_stored_entries_and_concurrent_writes() {
     member.set(b"g", b"new");
     member.apply(OpId { client: ClientId(9), sequence: 2 }, b"b", Operation::Delete);
     assert!(member.is_formed_as_it_is() && member.values(PARENT).len() == 5);
-    // It is reported again.
+    // The report is repeated at heartbeats.
     assert_eq!(reports(&member.pass(Duration::from_millis(40))), [(PARENT, ReportKind::Formed)]);
 }
 
@@ -67,7 +67,7 @@ fn epoch_without_children_voids_them() {
         assert!(member.log.len() > log);
         let mut member = member.restarted();
         assert_eq!((member.values(LOW).len(), member.values(HIGH).len()), (0, 0));
-        // Others may be formed then, with other ids.
+        // Other children, with other ids, may be formed afterwards.
         let range = MatchRange::ALL;
         let children = vec![child(PartitionId(9), range)];
         member.assign(&Assign { children, ..epoch(PARENT, range, 8) });
@@ -82,7 +82,7 @@ fn sealed_epoch_takes_no_ops_and_answers_gets() {
     assert_eq!(member.seal(), KEYS.len() as u64);
     assert_eq!(member.set(b"a", b"new"), None);
     assert_eq!(member.get(b"a").as_deref(), Some(&b"old"[..]));
-    // Earlier results are still answered.
+    // Results of earlier ops are still returned.
     let first = OpId { client: ClientId::new(2, 2), sequence: 1 };
     assert_eq!(member.apply(first, b"a", Operation::Increment(1)), Some(Status::Ok));
     assert_eq!(reports(&member.pass(Duration::from_millis(40))), [(PARENT, ReportKind::Drained(6))]);
@@ -94,7 +94,7 @@ fn child_has_its_parents_entries_and_executes_no_op_twice() {
     member.form();
     let index = member.seal();
     assert_eq!(acks(&member.bear(child_of(b"a"), index)).len(), 1);
-    // The other half is the parent's until it takes over, too.
+    // The other half belongs to the parent until its child takes over, too.
     let other = if child_of(b"a") == LOW { HIGH } else { LOW };
     let theirs = KEYS.into_iter().find(|key| child_of(key) == other).unwrap();
     assert_eq!(member.get(theirs).as_deref(), Some(&b"old"[..]));
@@ -102,7 +102,11 @@ fn child_has_its_parents_entries_and_executes_no_op_twice() {
     assert_eq!(acks(&member.bear(other, index)).len(), 1);
     assert_eq!(member.values(PARENT).len(), 0);
     let first = OpId { client: ClientId::new(2, 2), sequence: 1 };
-    assert_eq!(member.apply(first, b"a", Operation::Delete), Some(Status::Ok), "the answer that it got");
+    assert_eq!(
+        member.apply(first, b"a", Operation::Delete),
+        Some(Status::Ok),
+        "a retry gets the result that the parent had returned"
+    );
     for key in KEYS {
         assert_eq!(member.get(key).as_deref(), Some(&b"old"[..]));
         assert_eq!(member.set(key, b"new"), Some(Status::Ok));
@@ -136,14 +140,14 @@ fn takeover_is_acknowledged_when_synced_and_late_parent_epochs_are_fenced() {
 #[test]
 fn incomplete_child_does_not_take_over() {
     let mut member = Member::filled();
-    assert_eq!(acks(&member.bear(LOW, 6)), [], "nothing is formed");
+    assert_eq!(acks(&member.bear(LOW, 6)), [], "no child is formed yet");
     member.form();
     let index = member.seal();
     assert_eq!(acks(&member.bear(LOW, index + 1)), []);
     assert_eq!(acks(&member.bear(LOW, index - 1)), []);
     let whole =
         Assign { parents: vec![Parent { partition: PARENT, index }], ..epoch(LOW, MatchRange::ALL, 8) };
-    assert_eq!(acks(&member.assign(&whole)), [], "of another range");
+    assert_eq!(acks(&member.assign(&whole)), [], "the formed child has another range");
     assert_eq!(member.get(b"a").as_deref(), Some(&b"old"[..]));
     assert_eq!(acks(&member.bear(LOW, index)).len(), 1);
 }
@@ -168,7 +172,7 @@ fn formed_child_takes_over_after_power_loss_and_checkpoint() {
         }
         let first = OpId { client: ClientId::new(2, 2), sequence: 1 };
         assert_eq!(member.apply(first, b"a", Operation::Delete), Some(Status::Ok));
-        assert_eq!(member.get(b"a").as_deref(), Some(&b"new"[..]), "it was executed once");
+        assert_eq!(member.get(b"a").as_deref(), Some(&b"new"[..]), "the op was executed once");
     }
 }
 
@@ -180,7 +184,11 @@ fn unfinished_child_is_void_after_a_restart() {
     let mut member = member.restarted();
     assert_eq!(acks(&member.bear(LOW, 6)), []);
     let again = Assign { children: halves(), ..epoch(PARENT, MatchRange::ALL, 6) };
-    assert_eq!(reports(&member.assign(&again)), [(PARENT, ReportKind::Formed)], "all of it is read again");
+    assert_eq!(
+        reports(&member.assign(&again)),
+        [(PARENT, ReportKind::Formed)],
+        "all of the parent is read again"
+    );
     assert!(member.is_formed_as_it_is());
 }
 
@@ -197,7 +205,7 @@ fn child_that_joins_begins_empty() {
     assert_eq!(acks(&member.assign(&joins)).len(), 1);
     assert_eq!(member.values(LOW).len(), 0);
     assert!(!member.values(HIGH).is_empty());
-    // A late earlier epoch: the answer names the current one.
+    // A late assignment of an earlier epoch is answered with the current epoch.
     let epochs: Vec<_> = acks(&member.bear(LOW, index)).iter().map(|ack| ack.epoch.0).collect();
     assert_eq!(epochs, [9]);
     assert_eq!(member.values(LOW).len(), 0);
@@ -234,7 +242,7 @@ fn merge_unites_client_records() {
         [(LOW, low), (HIGH, high)] => (low, high),
         ref other => panic!("{other:?}"),
     }) else {
-        panic!("not drained")
+        panic!("the parent was not drained")
     };
     assert_eq!(low + high, KEYS.len() as u64);
     let parents = vec![Parent { partition: LOW, index: low }, Parent { partition: HIGH, index: high }];
@@ -243,7 +251,7 @@ fn merge_unites_client_records() {
     assert_eq!(acks(&member.assign(&one)).len(), 1);
     for (op, key) in first.into_iter().zip(KEYS) {
         assert_eq!(member.apply(op, key, Operation::Increment(1)), Some(Status::Ok));
-        assert_eq!(member.get(key).as_deref(), Some(&b"1"[..]), "each was executed once");
+        assert_eq!(member.get(key).as_deref(), Some(&b"1"[..]), "each op was executed once");
     }
     assert_eq!((member.values(LOW).len(), member.values(HIGH).len()), (0, 0));
 }

@@ -1,5 +1,5 @@
-//! What a returning member is sent: changes made while it was away, without a scan of the
-//! partition. The test plays the member.
+//! Tests of what a returning member is sent: the changes made while it was away, without a scan of
+//! the partition. The test plays the member.
 
 use crate::harness;
 
@@ -12,11 +12,11 @@ use nicekv_proto::{ClientId, Epoch, Expiry, Form, OpId, Operation, Term};
 use nicekv_replica::StreamPeer;
 use std::collections::BTreeMap;
 
-/// The last epoch of the decisions that the member held when it left.
+/// The epoch in which the decisions were made that the member held when it left.
 const BEFORE: u32 = 5;
 
-/// A member that leads alone in epoch 6, after a restart: its engine holds decisions through
-/// `through`, and its log says no more of them.
+/// A restarted node that leads alone in epoch 6. Its engine holds the effects of decisions up to
+/// `through`, and its log has no records of them.
 fn alone_after(engine: BTreeMap<Vec<u8>, Vec<u8>>, through: u64) -> Node {
     let mut node = Node::restarted_on(engine, &[position(through, BEFORE)]);
     node.replicas = 2;
@@ -38,7 +38,8 @@ fn set<'a>(value: &'a [u8]) -> Operation<'a> {
     Operation::Set { value, expiry: Expiry::Never }
 }
 
-/// The other member joins in this epoch, and has synced that it begins after decision `base`.
+/// The other member joins in this epoch, and has synced that the epoch begins after decision
+/// `base`.
 fn come_back(node: &mut Node, epoch: u32, base: u64) {
     let (state, role) = (MemberState::Joining, MemberRole::Original);
     node.assign_with(Term(3), Epoch(epoch), &[Member { node: OTHER, state, role, address: OTHER_ADDRESS }]);
@@ -46,7 +47,7 @@ fn come_back(node: &mut Node, epoch: u32, base: u64) {
     progress(node, epoch, base);
 }
 
-/// The node's answer to a request for a part: whether there is more, and the part.
+/// Requests a part of the copy from the node. Returns whether there is more, and the part.
 fn ask(node: &mut Node, epoch: u32, section: CopySection, since: u64, after: &[u8]) -> (bool, Vec<u8>) {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let request = CopyFrame::Request { joiner: OTHER, partition, epoch, section, since, after };
@@ -58,7 +59,7 @@ fn ask(node: &mut Node, epoch: u32, section: CopySection, since: u64, after: &[u
     }
 }
 
-/// How far member and node agree, when the member has logged this much.
+/// Up to which decision member and node agree, if the member has logged up to `logged`.
 fn begin(node: &mut Node, epoch: u32, logged: u64) -> u64 {
     let mut former = logged.to_be_bytes().to_vec();
     former.extend(1u64.to_be_bytes());
@@ -67,7 +68,7 @@ fn begin(node: &mut Node, epoch: u32, logged: u64) -> u64 {
     u64::from_be_bytes(begun[..8].try_into().unwrap())
 }
 
-/// The keys that are sent, with their decisions, in order.
+/// The keys that the node sends, each with the decision that wrote it, in order.
 fn copy(node: &mut Node, epoch: u32, mut since: u64) -> Vec<(Vec<u8>, u64)> {
     let (mut copied, mut after, mut more) = (Vec::new(), Vec::new(), true);
     while more {
@@ -101,7 +102,7 @@ fn joiner_gets_the_thousand_written_of_a_million_keys() {
         bytes
     };
     let mut node = alone_after((1..=KEYS).map(|number| (key(number), stored(number))).collect(), KEYS);
-    // Half of them are of existing keys.
+    // Half of the puts are to existing keys.
     let written = |number: u64| key(if number.is_multiple_of(2) { number * 997 } else { KEYS + number });
     for number in 1..=PUTS {
         put(&mut node, number, &written(number), set(b"new"));
@@ -111,7 +112,7 @@ fn joiner_gets_the_thousand_written_of_a_million_keys() {
     let begun = std::time::Instant::now();
     let mut copied = copy(&mut node, 7, KEYS);
     eprintln!("{} entries in {:?}", copied.len(), begun.elapsed());
-    assert_eq!(node.scans, 0, "the partition is not read");
+    assert_eq!(node.scans, 0, "the partition is not scanned");
     copied.sort();
     let mut expected: Vec<_> = (1..=PUTS).map(|number| (written(number), KEYS + number)).collect();
     expected.sort();
@@ -136,12 +137,13 @@ fn joiner_gets_recent_entries_and_deletions() {
     assert_eq!(copy(&mut node, 7, 10), [(b"c".into(), 13), (b"b".into(), 15), (b"a".into(), 16)]);
     assert_eq!(copy(&mut node, 7, 14), [(b"b".into(), 15), (b"a".into(), 16)]);
     assert_eq!((copy(&mut node, 7, 16), node.scans), (Vec::new(), 0));
-    // Decisions from before the log begins are in the engine only.
+    // Decisions from before the log begins are in the engine only, so the copy needs a scan.
     assert_eq!(copy(&mut node, 7, 9).len(), 3);
     assert_eq!(node.scans, 1);
 }
 
-/// A decision that was shown and not released is in the log again after a checkpoint, and its prepare, which says what it wrote, is not.
+/// After a checkpoint, a decision that was shown and not released is in the log again, but its
+/// prepare, which contains the written value, is not.
 #[test]
 fn copy_after_a_restart_includes_trimmed_decisions() {
     let mut node = primary();

@@ -1,5 +1,5 @@
-//! What a replica sends to others from its scrub, and how it treats their pages. The test plays the
-//! other member.
+//! Tests of the pages that a replica's scrub sends to other members, and of how a replica handles
+//! such pages. The test plays the other member.
 
 use crate::harness;
 
@@ -14,7 +14,7 @@ use nicekv_proto::scrub::ScrubPage;
 use nicekv_proto::{ClientId, Datagram, Duration, Epoch, Form, NodeId, OpId, Term};
 use nicekv_replica::{StreamPeer, Timing};
 
-/// A stored entry that decision `index` wrote.
+/// A stored entry that decision `index` has written.
 fn entry(index: u64, value: &[u8]) -> Vec<u8> {
     let version = OpId { client: ClientId::new(2, 1), sequence: index };
     let mut bytes = Vec::new();
@@ -22,7 +22,7 @@ fn entry(index: u64, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Pages of a scrub: bytes, whether it is the last, number of keys.
+/// The pages of a scrub: bytes, whether it is the last page, and number of keys of each.
 fn pages(sent: &Sent) -> Vec<(u32, bool, usize)> {
     let page = |(to, bytes): &(std::net::SocketAddrV4, Vec<u8>)| match Datagram::decode(bytes).unwrap().1 {
         Datagram::ScrubPage(page) if *to == OTHER_ADDRESS => {
@@ -33,7 +33,7 @@ fn pages(sent: &Sent) -> Vec<(u32, bool, usize)> {
     sent.iter().filter_map(page).collect()
 }
 
-/// A consistent member that scrubs every second, with these entries.
+/// A consistent member with these entries that scrubs every second.
 fn scrubbing(entries: &[(&[u8], Vec<u8>)]) -> Node {
     let timing = Timing { scrub_interval: Duration::from_secs(1), ..Timing::default() };
     let mut node = Node::started_with(timing);
@@ -56,10 +56,11 @@ fn pass_lists_everything_and_its_end() {
     let entries = [(&b"a"[..], entry(1, b"1")), (&b"b"[..], entry(2, b"22"))];
     let bytes: usize = entries.iter().map(|(key, entry)| key.len() + entry.len()).sum();
     assert_eq!(pages(&pass(&mut scrubbing(&entries))), [(bytes as u32, true, 2)]);
-    assert_eq!(pages(&pass(&mut scrubbing(&[]))), [(0, true, 0)], "that there is nothing is told, too");
+    assert_eq!(pages(&pass(&mut scrubbing(&[]))), [(0, true, 0)], "an empty partition is reported, too");
 }
 
-/// The keys that a member asks about after a pass of another member has listed its entries.
+/// Another member's pass lists the entries `theirs` to a member that has `mine`. Returns the keys
+/// that the latter asks about.
 fn suspects(theirs: &[(&[u8], Vec<u8>)], mine: &[(&[u8], Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut node = scrubbing(mine);
     let mut asked = Vec::new();
@@ -76,7 +77,7 @@ fn suspects(theirs: &[(&[u8], Vec<u8>)], mine: &[(&[u8], Vec<u8>)]) -> Vec<Vec<u
     asked
 }
 
-/// A page has no room for two of these keys.
+/// The keys are so long that a page has no room for two of them.
 #[test]
 fn ranges_between_long_keys_are_compared() {
     let long = |start: &str, end: u8| [start.as_bytes(), &[b'-'; KEY_BYTES_MAX - 2], &[end]].concat();
@@ -99,7 +100,8 @@ fn ranges_between_long_keys_are_compared() {
     }
 }
 
-/// The other member lists an empty range to the end, or only its own position.
+/// The other member sends a page without entries that covers the whole partition. `bytes`: how many
+/// bytes of entries it claims to have read, which bounds what the receiver reads.
 fn tell(node: &mut Node, epoch: u32, logged: u64, released: u64, bytes: u32) -> Sent {
     let page = ScrubPage {
         partition: PARTITION,
@@ -127,8 +129,8 @@ fn member_that_is_behind_does_not_compare() {
     assert_eq!((node.core.status().counters.dropped, node.scans), (dropped + 1, scans + 1));
 }
 
-/// A member has far more in a range than the other: it compares a part, and continues with the next
-/// pass.
+/// A member has far more entries in a range than the other. It compares only a part, and continues
+/// in the next pass.
 #[test]
 fn comparison_reads_a_bounded_number_of_pages() {
     let mut node = scrubbing(&[]);
@@ -138,9 +140,10 @@ fn comparison_reads_a_bounded_number_of_pages() {
     assert_eq!(node.scans - scans, nicekv_replica::COPY_PAGES_MAX + 1);
 }
 
-/// Only the primary knows what all members hold.
+/// A page of another member must not release anything at the primary: only the primary knows what
+/// all members hold.
 #[test]
-fn primary_shows_nothing_on_another_members_word() {
+fn page_of_another_member_releases_nothing_at_the_primary() {
     let mut node = primary();
     increment(&mut node, 1);
     assert_eq!(decisions(&ack(&mut node, 5, 1, true)).len(), 1);
@@ -149,13 +152,13 @@ fn primary_shows_nothing_on_another_members_word() {
     assert_eq!(node.engine.len(), 0);
 }
 
-/// Old entries are skipped, page after page, so that an answer carries something.
+/// The source skips old entries, page after page, until it has enough new ones for an answer.
 #[test]
 fn copy_collects_new_entries_from_several_pages() {
     const JOINER: NodeId = NodeId(3);
     let address = "10.0.0.4:7400".parse().unwrap();
     let joiner = Member { node: JOINER, state: MemberState::Joining, role: MemberRole::Original, address };
-    // The decisions that wrote it are no longer remembered.
+    // The decisions that wrote the entries are no longer remembered, so the source has to scan.
     let mut node = Node::restarted_with(&[position(5, 4)]);
     node.grant_lease(Term(3));
     node.assign_with(Term(3), Epoch(5), &[joiner]);

@@ -1,5 +1,5 @@
-//! One replica of a quorum keyspace (R14) whose place goes to another node, or that takes another's
-//! place.
+//! Tests of a replica of a quorum keyspace (R14) whose place goes to another node, or that takes
+//! another node's place.
 
 use crate::harness;
 
@@ -17,7 +17,7 @@ use nicekv_replica::{StorageCompletion, StreamPeer};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const PARTITION: PartitionId = PartitionId(0);
-/// The predecessor or successor.
+/// The predecessor or successor of the node under test.
 const OTHER: NodeId = NodeId(4);
 
 fn address(node: NodeId) -> SocketAddrV4 {
@@ -61,7 +61,7 @@ fn enter(node: &mut Node, epoch: u32, activated: bool, members: &[Member]) -> Se
     node.assign_as(activated, Term(3), Epoch(epoch), members[1].node, members.to_vec())
 }
 
-/// The answer to a client: epoch and counter of the version.
+/// The reply to a client: epoch, and counter of the version.
 fn held(sent: &Sent) -> Option<(u32, u64)> {
     let answers = sent.iter().filter(|(to, _)| *to == CLIENT);
     let mut held = answers.filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
@@ -96,7 +96,7 @@ fn query(node: &mut Node) -> Option<(u32, u64)> {
     held(&node.receive(CLIENT, |out| query.encode(out)))
 }
 
-/// Epoch, serial and counter of entrusted versions.
+/// The versions that the node entrusts to its successor: epoch, serial and counter of each.
 fn entrusts(sent: &Sent) -> Vec<(u32, u64, u64)> {
     let to_other = sent.iter().filter(|(to, _)| *to == address(OTHER));
     let entrusted = to_other.filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
@@ -111,7 +111,7 @@ fn acknowledge(node: &mut Node, epoch: u32, serial: u64) -> Sent {
     node.receive(address(OTHER), |out| ack.encode(out))
 }
 
-/// A member that holds version 1, and leaves since epoch 6.
+/// A member that holds version 1, and has been leaving since epoch 6.
 fn who_leaves() -> Node {
     let mut node = started();
     enter(&mut node, 5, true, &[original(1), original(2), original(3)]);
@@ -123,14 +123,18 @@ fn who_leaves() -> Node {
 #[test]
 fn departing_member_acknowledges_when_its_successor_holds() {
     let mut node = who_leaves();
-    assert_eq!(query(&mut node), Some((6, 1)), "what it had told before is on its pages");
+    assert_eq!(query(&mut node), Some((6, 1)), "versions acknowledged before are on the pages");
     let sent = store(&mut node, 6, 2);
     assert_eq!((held(&sent), entrusts(&sent)), (None, vec![(6, 1, 2)]));
-    assert_eq!(query(&mut node), Some((6, 1)), "as if the store had not arrived");
-    assert_eq!(held(&store(&mut node, 6, 2)), None, "nor is it told when it is asked for again");
+    assert_eq!(
+        query(&mut node),
+        Some((6, 1)),
+        "a query sees the previous version, as if the store had not arrived"
+    );
+    assert_eq!(held(&store(&mut node, 6, 2)), None, "a repeated store is not acknowledged either");
     assert_eq!(held(&acknowledge(&mut node, 6, 1)), Some((6, 2)));
     assert_eq!(query(&mut node), Some((6, 2)));
-    assert_eq!(held(&store(&mut node, 6, 1)), Some((6, 2)), "an older one is held by something newer");
+    assert_eq!(held(&store(&mut node, 6, 1)), Some((6, 2)), "an older version is covered by the newer one");
 }
 
 #[test]
@@ -139,7 +143,7 @@ fn held_version_covers_older_ones() {
     store(&mut node, 6, 2);
     assert_eq!(entrusts(&store(&mut node, 6, 3)), [(6, 2, 3)]);
     let sent = acknowledge(&mut node, 6, 2);
-    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 2, "both are answered");
+    assert_eq!(sent.iter().filter(|(to, _)| *to == CLIENT).count(), 2, "both clients are answered");
     assert_eq!(held(&acknowledge(&mut node, 6, 1)), None);
     assert_eq!(query(&mut node), Some((6, 3)));
 }
@@ -166,7 +170,7 @@ fn fence_keeps_entrusted_versions_and_voids_older_acks() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     enter(&mut node, 7, true, &[leaving(1), original(2), original(3), newcomer(4)]);
-    assert_eq!(held(&acknowledge(&mut node, 6, 1)), None, "of the epoch before");
+    assert_eq!(held(&acknowledge(&mut node, 6, 1)), None, "an ack of the previous epoch does not count");
     node.pass(Duration::from_millis(100));
     assert_eq!(entrusts(&node.sent()), [(7, 1, 2)]);
     assert_eq!(held(&acknowledge(&mut node, 7, 1)), Some((7, 2)));
@@ -177,7 +181,7 @@ fn broken_off_succession_acknowledges_synced_versions() {
     let mut node = who_leaves();
     store(&mut node, 6, 2);
     let sent = enter(&mut node, 7, true, &[original(1), original(2), original(3)]);
-    assert_eq!(held(&sent), Some((7, 2)), "in the epoch in which it counts as ever");
+    assert_eq!(held(&sent), Some((7, 2)), "acknowledged in the epoch without a succession");
     assert_eq!(query(&mut node), Some((7, 2)));
 }
 
@@ -199,10 +203,11 @@ fn checkpoint_logs_versions_that_wait_for_a_successor() {
     node.run_storage();
     let restarted = Node::restarted_on(node.engine.clone(), &node.log[before..]);
     let entry = Entry::decode(&restarted.engine[b"k".as_slice()]).unwrap();
-    assert_eq!(entry.index, 2, "or the log would be let go of with what the engine lacks");
+    assert_eq!(entry.index, 2, "otherwise trimming the log would lose it");
 }
 
-/// The successor's request: its node, and the key after which it continues.
+/// The successor's request for a page: the member that it asks for, and the key after which to
+/// continue.
 fn asks(frames: &[Vec<u8>]) -> Option<(NodeId, Option<Vec<u8>>)> {
     frames.iter().find_map(|frame| match CopyFrame::decode(frame).unwrap() {
         CopyFrame::Request { joiner, after, .. } => Some((joiner, key_of_cursor(after).map(<[u8]>::to_vec))),
@@ -224,7 +229,7 @@ fn page(node: &mut Node, epoch: u32, floor: u64, versions: &[(&[u8], u64)], more
     node.receive_frame(StreamPeer::Dialed(address(OTHER)), &chunk)
 }
 
-/// Whether it has reported a complete copy.
+/// Whether the node reports a complete copy within half a second.
 fn is_complete(node: &mut Node) -> bool {
     node.pass(Duration::from_millis(500));
     let sent = node.sent();
@@ -244,7 +249,7 @@ fn successor_merges_one_member_and_is_silent_until_activated() {
     let mut node = started();
     enter(&mut node, 6, true, &coming());
     assert_eq!(asks(&node.frames()), Some((NodeId(1), None)));
-    assert_eq!(held(&store(&mut node, 6, 7)), None, "it takes the store, and is silent");
+    assert_eq!(held(&store(&mut node, 6, 7)), None, "the successor stores it, and is silent");
     assert_eq!(asks(&page(&mut node, 6, 9, &[(b"a", 1)], true)), Some((NodeId(1), Some(b"a".to_vec()))));
     assert!(!is_complete(&mut node));
     page(&mut node, 6, 9, &[(b"k", 3)], false);
@@ -252,10 +257,14 @@ fn successor_merges_one_member_and_is_silent_until_activated() {
     assert_eq!(query(&mut node), None);
     let counts = [original(1), original(2), original(3)];
     enter(&mut node, 7, false, &counts);
-    assert_eq!((query(&mut node), held(&store(&mut node, 7, 8))), (None, None), "who left may still answer");
+    assert_eq!(
+        (query(&mut node), held(&store(&mut node, 7, 8))),
+        (None, None),
+        "silent, because the predecessor may still answer"
+    );
     enter(&mut node, 7, true, &counts);
     assert_eq!(query(&mut node), Some((7, 8)));
-    // Likewise if it is restarted before that.
+    // The same holds if the successor restarts before the activation.
     let mut again = Node::restarted_on(node.engine.clone(), &node.log);
     (again.replicas, again.replication) = (3, Replication::Quorum(quorum()));
     again.grant_lease(Term(3));
@@ -288,14 +297,18 @@ fn successor_holds_entrusted_versions() {
         told.collect::<Vec<_>>()
     };
     node.syncs_nothing = true;
-    assert_eq!(told(&node.receive(address(OTHER), |out| entrust(4, 1).encode(out))), [], "not yet durable");
+    assert_eq!(
+        told(&node.receive(address(OTHER), |out| entrust(4, 1).encode(out))),
+        [],
+        "not confirmed before it is durable"
+    );
     node.syncs_nothing = false;
     let through = node.log.len() as u64;
     node.core.handle_storage(node.now, StorageCompletion::Synced { through });
     node.run_storage();
     assert_eq!(told(&node.sent()), [(address(OTHER), 1)]);
     assert_eq!(told(&node.receive(address(OTHER), |out| entrust(4, 2).encode(out))), [(address(OTHER), 2)]);
-    // Only from the departing member.
+    // Only the departing member may entrust versions.
     assert_eq!(told(&node.receive(address(NodeId(2)), |out| entrust(2, 3).encode(out))), []);
 }
 
@@ -310,13 +323,14 @@ fn successor_begins_empty_each_time() {
     assert!(node.engine.is_empty());
     page(&mut node, 7, 0, &[(b"a", 1)], false);
     assert!(is_complete(&mut node));
-    // A fence changes nothing; an epoch without it does.
+    // A fence changes nothing. After an epoch in which the node is not a member, it begins empty
+    // again.
     enter(&mut node, 8, true, &coming());
     assert!(is_complete(&mut node) && !node.engine.is_empty());
     enter(&mut node, 9, true, &[original(2), original(3), original(4)]);
     enter(&mut node, 10, true, &coming());
     assert!(!is_complete(&mut node) && node.engine.is_empty());
-    // Its log says so, too.
+    // The log, too, says that the replica is empty.
     let restarted = Node::restarted_with(&node.log);
     assert!(restarted.engine.is_empty());
 }
@@ -340,12 +354,12 @@ fn successor_of_a_lost_member_merges_a_read_set() {
     assert!(!is_complete(&mut node));
     empty_page_of(&mut node, OTHER);
     assert!(is_complete(&mut node));
-    assert_eq!(query(&mut node), None, "it is told to count");
+    assert_eq!(query(&mut node), None, "silent until an epoch assigns it as counting");
     enter(&mut node, 7, true, &[original(1), original(2), original(4)]);
     assert_eq!(query(&mut node), Some((7, 0)));
 }
 
-/// A member says that it holds nothing.
+/// The node gets an empty page from this member.
 fn empty_page_of(node: &mut Node, member: NodeId) {
     let payload = 0u64.to_be_bytes();
     let (epoch, section) = (Epoch(6), CopySection::Entries);
@@ -365,5 +379,5 @@ fn nothing_is_forgotten_during_a_succession() {
         listed: &[],
     };
     let sent = node.receive(address(NodeId(2)), |out| tombstones.encode(out));
-    assert_eq!(sent, [], "no deletion counts as held by all");
+    assert_eq!(sent, [], "the tombstones are not acknowledged");
 }

@@ -1,5 +1,5 @@
-//! Transactions at one replica: which keys they lock, when they are decided, and what takes effect.
-//! The test plays the other member.
+//! Tests of transactions at one replica: which keys they lock, when they are decided, and what
+//! takes effect. The test plays the other member.
 
 use crate::harness;
 
@@ -34,13 +34,13 @@ fn read(key: &[u8]) -> Step<'_> {
     Step { key, act: Act::Read }
 }
 
-/// The engine's value of a key.
+/// The value that the engine has for a key.
 fn held(node: &Node, key: &[u8]) -> Option<String> {
     let entry = Entry::decode(node.engine.get(key)?).unwrap();
     entry.value.map(|value| String::from_utf8(value.into()).unwrap())
 }
 
-/// Status, integer and value of each step, as in the reply.
+/// Status, integer and value of each step's result in the reply.
 fn results(sent: &Sent) -> Vec<(Status, i64, Option<String>)> {
     let Some((Status::Ok, Some(value))) = answer(sent) else { panic!("{sent:?}") };
     let text = |taken: &Taken<'_>| String::from_utf8(taken.value.into()).unwrap();
@@ -49,8 +49,8 @@ fn results(sent: &Sent) -> Vec<(Status, i64, Option<String>)> {
         .collect()
 }
 
-/// The primary shows nothing of it before it is released, and then everything; a secondary that has
-/// it passes on gets of any of its keys (T1).
+/// The primary shows none of a transaction's effects before it is released, and then all of them. A
+/// secondary that holds it passes gets of any of its keys on (T1).
 #[test]
 fn transaction_locks_all_keys_until_it_takes_effect() {
     let mut node = primary();
@@ -68,7 +68,8 @@ fn transaction_locks_all_keys_until_it_takes_effect() {
     assert_eq!(keys.map(|key| node.get(key)), [None, None, Some((Status::NotFound, None))]);
 }
 
-/// An op that locks one of its keys comes first, and makes it contended (T2, T3).
+/// An op that locks one of the transaction's keys is decided first, and makes the transaction
+/// contended (T2, T3).
 #[test]
 fn transaction_waits_for_earlier_ops_of_any_key() {
     let mut node = primary();
@@ -77,14 +78,18 @@ fn transaction_waits_for_earlier_ops_of_any_key() {
     assert_eq!(decisions(&ack(&mut node, 5, 1, false)), []);
     let sent = ack(&mut node, 5, 2, false);
     assert_eq!(decisions(&sent), [(op(2), false, Status::Ok, 1), (op(1), true, Status::Ok, 0)]);
-    assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key)), [None, Some("1".into())], "not yet");
+    assert_eq!(
+        [&b"a"[..], b"n"].map(|key| held(&node, key)),
+        [None, Some("1".into())],
+        "the transaction has not taken effect yet"
+    );
     let sent = progress(&mut node, 5, 2);
     assert_eq!(results(&sent), [(Status::Ok, 1, None), (Status::Ok, 2, None)]);
     assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key)), [Some("1".into()), Some("2".into())]);
 }
 
-/// The acks of the last one arrive first; ops that wait at other keys of decided transactions are
-/// decided, too.
+/// The acks of the last transaction arrive first. Ops that wait for other keys of decided
+/// transactions are decided, too.
 #[test]
 fn transactions_that_share_keys_are_decided_in_log_order() {
     let mut node = primary();
@@ -102,7 +107,8 @@ fn transactions_that_share_keys_are_decided_in_log_order() {
     assert_eq!(held, ["1", "2", "2", "1"]);
 }
 
-/// An op of one of its keys that comes while it is decided and not released is contended (T3).
+/// An op of one of the transaction's keys that arrives while the transaction is decided and not
+/// released is contended (T3).
 #[test]
 fn op_that_shares_a_key_with_a_transaction_is_contended() {
     let mut node = primary();
@@ -116,7 +122,7 @@ fn op_that_shares_a_key_with_a_transaction_is_contended() {
     assert_eq!(held(&node, b"n"), Some("2".into()));
 }
 
-/// Nothing is decided on keys whose state is unknown.
+/// A transaction is not decided while the state of one of its keys is unknown.
 #[test]
 fn transaction_is_decided_when_all_keys_are_read() {
     let mut node = primary();
@@ -133,7 +139,11 @@ fn transaction_is_decided_when_all_keys_are_read() {
             reads.push((token, key.to_vec()));
         }
     }
-    assert_eq!(reads.iter().map(|(_, key)| &key[..]).collect::<Vec<_>>(), [b"a", b"b"], "both at once");
+    assert_eq!(
+        reads.iter().map(|(_, key)| &key[..]).collect::<Vec<_>>(),
+        [b"a", b"b"],
+        "both keys are read at the same time"
+    );
     let mut told = |token| {
         node.core.handle_storage(node.now, StorageCompletion::Read { token, entry: None });
         node.core.handle_batch_end(node.now);
@@ -142,7 +152,7 @@ fn transaction_is_decided_when_all_keys_are_read() {
     assert_eq!(reads.iter().map(|(token, _)| told(*token)).collect::<Vec<_>>(), [0, 1]);
 }
 
-/// An op that was open when the epoch began is decided whole, and contended (R3).
+/// A transaction that was open when the epoch began is decided as a whole, and as contended (R3).
 #[test]
 fn open_transaction_is_recovered() {
     let mut node = Node::started();
@@ -151,7 +161,7 @@ fn open_transaction_is_recovered() {
     increment(&mut node, 2);
     let told: Vec<bool> =
         acks(&node.transact(op(1), &[add(b"a"), add(b"n")])).iter().map(|ack| ack.contended).collect();
-    assert_eq!(told, [true], "the second key makes it contended");
+    assert_eq!(told, [true], "its second key makes the transaction contended");
     node.assign_with(Term(3), Epoch(6), &[other()]);
     let held_there = [2, 1].map(|client| UndecidedOp { op: op(client), contended: false });
     let sent = recover(&mut node, 6, 0, held_there.to_vec());
@@ -160,7 +170,7 @@ fn open_transaction_is_recovered() {
     assert_eq!([&b"a"[..], b"n"].map(|key| held(&node, key).unwrap()), ["1", "2"]);
 }
 
-/// It is in the log like any op, and locks its keys again.
+/// A prepared transaction is in the log like any op, and locks its keys again after a restart.
 #[test]
 fn restarted_node_has_its_open_transactions() {
     let mut before = primary();
@@ -174,10 +184,14 @@ fn restarted_node_has_its_open_transactions() {
     let mut node = Node::restarted_with(&node.log);
     node.assign_under(Term(3), Epoch(7), OTHER, &[other()]);
     watermark(&mut node, 7, 1);
-    assert_eq!([&b"a"[..], b"b"].map(|key| held(&node, key).unwrap()), ["1", "1"], "once more from the log");
+    assert_eq!(
+        [&b"a"[..], b"b"].map(|key| held(&node, key).unwrap()),
+        ["1", "1"],
+        "applied once, from the log"
+    );
 }
 
-/// A secondary takes all effects of a decision at once.
+/// A secondary applies all effects of a transaction's decision at once.
 #[test]
 fn members_apply_the_decided_outcome() {
     let mut node = Node::started();
@@ -224,10 +238,10 @@ fn members_apply_the_decided_outcome() {
     assert_eq!([&b"a"[..], b"b", b"c"].map(|key| held(&node, key)), expected);
     assert!(node.engine.contains_key(&b"c"[..]), "a deletion leaves a tombstone");
     let entry = Entry::decode(&node.engine[&b"b"[..]]).unwrap();
-    assert_eq!((entry.index, entry.version), (1, op(1)), "of the decision, and of the transaction");
+    assert_eq!((entry.index, entry.version), (1, op(1)), "index of the decision, version of the transaction");
 }
 
-/// A requirement that does not hold ends it, and nothing takes effect (T4).
+/// A requirement that does not hold ends the transaction, and nothing takes effect (T4).
 #[test]
 fn unmet_version_condition_has_no_effect() {
     let mut node = Node::serving();
@@ -241,10 +255,10 @@ fn unmet_version_condition_has_no_effect() {
     };
     assert_eq!(transact(OpId::NONE), (Some(Status::ConditionFailed), [Some("1".into()), None]));
     assert_eq!(transact(version), (Some(Status::Ok), [Some("2".into()), Some("1".into())]));
-    assert_eq!(transact(version).0, Some(Status::ConditionFailed), "it has another one now");
+    assert_eq!(transact(version).0, Some(Status::ConditionFailed), "the key has another version now");
 }
 
-/// The head of a chain, which is all of it here, decides it.
+/// In the chain, which has only this member, the head decides the deletes and the transaction.
 #[test]
 fn overdue_key_of_a_transaction_is_deleted_first() {
     for replication in [Replication::Multicast, Replication::Chain] {
@@ -262,12 +276,17 @@ fn overdue_key_of_a_transaction_is_deleted_first() {
         let sent = node.transact(op, &[read(b"c"), add(b"b"), read(b"a")]);
         let expected = [(Status::NotFound, 0, None), (Status::Ok, 1, None), (Status::NotFound, 0, None)];
         assert_eq!(results(&sent), expected, "{replication:?}");
-        assert_eq!(node.core.status().counters.decided, decided + 3, "two deletes and the transaction");
+        assert_eq!(
+            node.core.status().counters.decided,
+            decided + 3,
+            "two deletes and the transaction are decided"
+        );
         assert_eq!([&b"a"[..], b"b"].map(|key| held(&node, key)), [None, Some("1".into())]);
     }
 }
 
-/// One of its keys is in the upper half of all match values, which is another partition's.
+/// One of the transaction's keys is in the upper half of the match values, which belongs to another
+/// partition.
 #[test]
 fn only_the_primary_refuses_keys_of_another_partition() {
     let is_upper = |key: &&Vec<u8>| key_digest(key).match_value() >> 127 == 1;
@@ -286,14 +305,14 @@ fn only_the_primary_refuses_keys_of_another_partition() {
     assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [(op(2), false, Status::Ok, 0)]);
     node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
     let logged = node.log.len();
-    assert_eq!(node.transact(op(3), &[add(lower[0]), add(upper[0])]), [], "the primary says so");
+    assert_eq!(node.transact(op(3), &[add(lower[0]), add(upper[0])]), [], "only the primary replies");
     assert_eq!(node.log.len(), logged);
     let plain = node.receive(CLIENT, |out| update(op(4), lower[0], Operation::Increment(1)).encode(out));
     assert_eq!(acks(&plain).len(), 1);
 }
 
-/// A script that ends when it is asked for the third time, and another run of which may end
-/// otherwise.
+/// A script that ends when the node asks for the third time, and that may end differently in
+/// another run.
 struct Late;
 
 impl ScriptEngine for Late {
@@ -305,8 +324,8 @@ impl ScriptEngine for Late {
     }
 }
 
-/// Its keys are locked meanwhile, other keys are not; the client is answered when all have synced
-/// it (T5).
+/// While the script runs, its keys are locked and other keys are not. The client is answered when
+/// all members have synced the decision (T5).
 #[test]
 fn slow_script_runs_beside_the_node() {
     let mut node = primary();
@@ -314,24 +333,28 @@ fn slow_script_runs_beside_the_node() {
     let act = Act::Run { unix_ms: 1, is_read_only: false, source: b"script", arguments: b"" };
     let steps = [Step { key: b"a", act: Act::Declare }, Step { key: b"a", act }];
     node.transact(op(1), &steps);
-    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "it is running");
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "the script is running");
     node.transact(op(2), &[add(b"a")]);
-    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [], "its key is locked");
+    assert_eq!(decisions(&ack(&mut node, 5, 2, false)), [], "the script's key is locked");
     node.transact(op(3), &[add(b"c")]);
     assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), false, Status::Ok, 0)]);
     let mut ask = || {
         node.pass(std::time::Duration::from_millis(1));
         node.sent()
     };
-    assert_eq!(decisions(&ask()), [], "it is running still");
+    assert_eq!(decisions(&ask()), [], "the script is still running");
     let sent = ask();
     let decided = [(op(1), true, Status::Ok, 0), (op(2), true, Status::Ok, 0)];
-    assert_eq!((decisions(&sent), answer(&sent)), (decided.into(), None), "contended, so nobody is told yet");
+    assert_eq!(
+        (decisions(&sent), answer(&sent)),
+        (decided.into(), None),
+        "contended, so the client is not answered yet"
+    );
     progress(&mut node, 5, 3);
     assert_eq!(held(&node, b"a"), Some("2".into()));
 }
 
-/// Keeps nothing: the test says which op has ended the node.
+/// Keeps no marks; the test itself says which ops have ended the node.
 struct Unkept;
 
 impl MarkKeeper for Unkept {
@@ -340,7 +363,8 @@ impl MarkKeeper for Unkept {
     fn end(&self) {}
 }
 
-/// It is not evaluated again, and like any refusal it is shown when all have synced it (T6).
+/// The op is not evaluated again. Like any refusal, the error is shown when all members have synced
+/// it (T6).
 #[test]
 fn op_that_has_ended_the_node_twice_is_decided_as_an_error() {
     let mut node = primary();
@@ -350,7 +374,7 @@ fn op_that_has_ended_the_node_twice_is_decided_as_an_error() {
     assert_eq!(
         (decisions(&sent), answer(&sent)),
         (vec![(op(1), true, Status::EndedByStore, 0)], None),
-        "nobody is told yet"
+        "the client is not answered yet"
     );
     assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::EndedByStore, None)));
     increment(&mut node, 2);
@@ -359,5 +383,9 @@ fn op_that_has_ended_the_node_twice_is_decided_as_an_error() {
     assert_eq!([&b"a"[..], b"b", b"n"].map(|key| held(&node, key)), [None, None, None]);
     assert_eq!(node.core.status().counters.barred, 2);
     increment(&mut node, 3);
-    assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), false, Status::Ok, 1)], "others go on");
+    assert_eq!(
+        decisions(&ack(&mut node, 5, 3, false)),
+        [(op(3), false, Status::Ok, 1)],
+        "other ops are decided as usual"
+    );
 }

@@ -1,5 +1,5 @@
-//! One replica of two: what it sends to the other one, and how it treats its messages. The test
-//! plays the other one.
+//! Tests of one replica of two: what it sends to the other one, and how it handles the other one's
+//! messages. The test plays the other replica.
 
 use crate::harness;
 
@@ -31,7 +31,7 @@ fn second_op_of_a_key_stays_contended_in_later_epochs() {
     let Datagram::RecoverReply(reply) = Datagram::decode(&sent[0].1).unwrap().1 else { panic!("{sent:?}") };
     let expected = [(1, false), (2, true)].map(|(c, contended)| UndecidedOp { op: op(c), contended });
     assert_eq!(reply.undecided, expected);
-    // Asked again, it answers the same.
+    // If the ops arrive again, the replica acknowledges them as before.
     for (client, contended) in [(1, false), (2, true)] {
         let again = acks(&increment(&mut node, client));
         assert_eq!((again.len(), again[0].contended, again[0].epoch), (1, contended, Epoch(6)));
@@ -47,8 +47,8 @@ fn uncontended_op_is_decided_and_answered_at_once() {
     assert_eq!(answer(&sent), Some((Status::Ok, None)));
 }
 
-/// A member may have the op before the primary; an operator who traces its client sees each member
-/// that has synced it.
+/// A member may have the op before the primary has it. An operator who traces the client sees each
+/// member that has synced the op.
 #[test]
 fn trace_shows_acks_before_and_after_the_op() {
     for is_early in [true, false] {
@@ -72,7 +72,7 @@ fn trace_shows_acks_before_and_after_the_op() {
     }
 }
 
-/// Contention reported by any member makes the answer wait for all.
+/// If any member reports contention, the reply waits until all have synced the decision.
 #[test]
 fn contended_op_is_answered_when_all_have_its_decision() {
     let mut node = primary();
@@ -81,7 +81,7 @@ fn contended_op_is_answered_when_all_have_its_decision() {
     assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(1), true, Status::Ok, 1)], None));
     assert_eq!(node.engine.len(), 0);
     assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
-    // Contended here only.
+    // This time only the primary itself finds contention.
     increment(&mut node, 2);
     increment(&mut node, 3);
     ack(&mut node, 5, 2, false);
@@ -89,8 +89,9 @@ fn contended_op_is_answered_when_all_have_its_decision() {
     assert_eq!(decisions(&ack(&mut node, 5, 3, false)), [(op(3), true, Status::Ok, 3)]);
 }
 
-/// The name of an object carries a stamp for its chunks' age (P8, P9). A refusal is shown when both
-/// members have it, because the next primary would not refuse an open op (R3).
+/// An update of an object's name carries a stamp that tells the age of its chunks (P8, P9). A
+/// refusal is shown only when both members have it, because the next primary would not refuse an op
+/// that is still open (R3).
 #[test]
 fn object_names_refuse_old_stamps() {
     let mut node = Node::started();
@@ -103,7 +104,7 @@ fn object_names_refuse_old_stamps() {
     let mut decided = |node: &mut Node, operation, condition| {
         client += 1;
         let asked = Update { condition, ..update(op(client), b"name", operation) };
-        // A refused op is not logged.
+        // The primary does not log an op that it refuses.
         let mut sent = node.receive(CLIENT, |out| asked.encode(out));
         if decisions(&sent).is_empty() {
             sent = ack(node, 5, client, false);
@@ -132,7 +133,8 @@ fn object_names_refuse_old_stamps() {
     }
 }
 
-/// An op that was open when a round was adopted may have been answered.
+/// An op that was open when its member adopted the round may have been answered, so its stamp is
+/// not checked.
 #[test]
 fn stamp_is_checked_against_the_current_epoch_only() {
     let mut node = Node::started();
@@ -151,8 +153,8 @@ fn stamp_is_checked_against_the_current_epoch_only() {
     let logged = node.log.len();
     let sent = node.receive(CLIENT, |out| put(2, b"other").encode(out));
     assert_eq!(decisions(&sent), [(op(2), true, Status::StaleStamp, 0)]);
-    assert_eq!(node.log.len(), logged + 1, "the decision alone");
-    // Nor does any other member.
+    assert_eq!(node.log.len(), logged + 1, "only the decision is logged");
+    // No other member logs a refused op either.
     node.assign_under(Term(3), Epoch(7), OTHER, &[other()]);
     let logged = node.log.len();
     let sent = node.receive(CLIENT, |out| put(3, b"third").encode(out));
@@ -160,7 +162,8 @@ fn stamp_is_checked_against_the_current_epoch_only() {
     assert_eq!(node.log.len(), logged);
 }
 
-/// An op after a contended one of its key that is not released is contended, too: the release of the one before comes first.
+/// An op is contended if an earlier contended op of its key is not released yet: that one has to be
+/// released first.
 #[test]
 fn op_after_an_unreleased_decision_is_contended() {
     let mut node = primary();
@@ -169,15 +172,15 @@ fn op_after_an_unreleased_decision_is_contended() {
     increment(&mut node, 2);
     let sent = ack(&mut node, 5, 2, false);
     assert_eq!((decisions(&sent), answer(&sent)), (vec![(op(2), true, Status::Ok, 2)], None));
-    // Synced through the first only.
+    // The other member has synced only up to the first decision.
     assert_eq!(answer(&progress(&mut node, 5, 1)), Some((Status::Ok, None)));
     assert_eq!(node.engine.len(), 1);
     assert_eq!(answer(&progress(&mut node, 5, 1)), None);
     assert_eq!(answer(&progress(&mut node, 5, 2)), Some((Status::Ok, None)));
 }
 
-/// In whatever order a network delivers them, decisions take effect in their own; if an earlier one
-/// is late or lost, the primary hears at once that it is missing.
+/// In whatever order the network delivers decisions, they take effect in index order. If an earlier
+/// one is late or lost, the primary is notified of the gap at once.
 #[test]
 fn early_decision_waits_for_earlier_ones() {
     let mut node = Node::started();
@@ -201,8 +204,8 @@ fn early_decision_waits_for_earlier_ones() {
     assert_eq!(node.engine.len(), 3);
 }
 
-/// An op that was open when an epoch began may have been answered: it is decided as contended, in
-/// the old order, with the acks of this epoch.
+/// An op that was open when an epoch began may have been answered. So it is decided as contended,
+/// in the old order, and needs acks of this epoch.
 #[test]
 fn recovered_op_is_contended_and_needs_new_acks() {
     let mut node = primary();
@@ -212,14 +215,14 @@ fn recovered_op_is_contended_and_needs_new_acks() {
     node.assign_with(Term(3), Epoch(6), &[other()]);
     let sent = recover(&mut node, 6, 0, Vec::new());
     assert_eq!(decisions(&sent), [], "acks of epoch 5 are void");
-    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "and come too late");
-    assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [], "the older one first");
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), [], "late acks of epoch 5 do not count either");
+    assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [], "the older op has to be decided first");
     let decided = decisions(&ack(&mut node, 6, 1, false));
     assert_eq!(decided, [(op(1), true, Status::Ok, 1), (op(2), true, Status::Ok, 2)]);
     assert_eq!(answer(&progress(&mut node, 6, 2)), Some((Status::Ok, None)));
 }
 
-/// A member's undecided ops, reported when the epoch begins, count as its acks.
+/// The undecided ops that a member reports at the start of the epoch count as acknowledged by it.
 #[test]
 fn recovery_counts_held_ops_and_waits_for_the_rest() {
     let mut node = primary();
@@ -231,14 +234,14 @@ fn recovery_counts_held_ops_and_waits_for_the_rest() {
     assert_eq!(decisions(&ack(&mut node, 6, 2, false)), [(op(2), true, Status::Ok, 2)]);
 }
 
-/// Whoever shows entries outside of the core must have closed them before the op is acknowledged,
-/// and before the node leaves the epoch.
+/// A listener that shows entries outside of the core must have closed them before the op is
+/// acknowledged, and before the node leaves the epoch.
 #[test]
 fn datagrams_wait_for_visibility_to_be_polled() {
     let mut node = primary();
     node.core.tell_visibility();
     let key = || b"n".as_slice().into();
-    // Nothing is reported for keys that no get has asked for.
+    // Changes of keys that no get has asked for are not reported.
     increment(&mut node, 1);
     ack(&mut node, 5, 1, false);
     assert_eq!(node.shifts(), []);
@@ -251,30 +254,30 @@ fn datagrams_wait_for_visibility_to_be_polled() {
         key: b"n",
         padding: 0,
     };
-    assert_eq!(node.receive(CLIENT, |out| get.encode(out)), [], "the answer waits");
+    assert_eq!(node.receive(CLIENT, |out| get.encode(out)), [], "the reply waits for the polled changes");
     let stored = node.engine[b"n".as_slice()].clone();
     assert_eq!(node.shifts(), [ShiftKind::Read(key(), stored)]);
     node.sent();
     assert_eq!(increment(&mut node, 2), []);
     assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
-    assert_eq!(ack(&mut node, 5, 2, false), [], "the reply waits");
+    assert_eq!(ack(&mut node, 5, 2, false), [], "the reply waits for the polled changes");
     let stored = node.engine[b"n".as_slice()].clone();
     assert_eq!(node.shifts(), [ShiftKind::Changed(key(), Some(stored)), ShiftKind::Unlocked(key())]);
     assert_eq!(answer(&node.sent()), Some((Status::Ok, None)));
-    // Two ops of a key lock it once.
+    // Two ops of one key lock it only once.
     increment(&mut node, 3);
     increment(&mut node, 4);
     assert_eq!(node.shifts(), [ShiftKind::Locked(key())]);
     assert_eq!(
         node.assign_members(Term(3), Epoch(6), OTHER, vec![other()]),
         [],
-        "nor is it known to have left"
+        "the acknowledgement of the epoch waits, too"
     );
     assert_eq!(node.shifts(), [ShiftKind::Unknown]);
     assert_eq!(node.sent().len(), 1);
 }
 
-/// An op below its client's watermark was given up by the client. Still it is taken in if the
+/// An op below its client's watermark was given up by the client. A member still accepts it if the
 /// primary holds it undecided: without this member's ack it would stay open there.
 #[test]
 fn member_takes_in_an_expired_op_that_is_open_at_the_primary() {
@@ -289,7 +292,11 @@ fn member_takes_in_an_expired_op_that_is_open_at_the_primary() {
     decide(&mut node, 1, 1, newer.op);
     assert_eq!(node.engine.len(), 1);
     let older = put(3, 3);
-    assert_eq!(acks(&node.receive(CLIENT, |out| older.encode(out))), [], "it may have been executed");
+    assert_eq!(
+        acks(&node.receive(CLIENT, |out| older.encode(out))),
+        [],
+        "refused: the op may have been executed"
+    );
     let mut resend = |logged| {
         let mut datagram = Vec::new();
         older.encode(&mut datagram);
@@ -297,7 +304,7 @@ fn member_takes_in_an_expired_op_that_is_open_at_the_primary() {
             Resend { partition: PARTITION, epoch: Epoch(1), sender: OTHER, logged, datagram: &datagram };
         acks(&node.receive(OTHER_ADDRESS, |out| resend.encode(out)))
     };
-    assert_eq!(resend(0), [], "it may have been decided since");
+    assert_eq!(resend(0), [], "refused: the op may have been decided since");
     assert_eq!(resend(1).len(), 1);
 }
 
@@ -310,10 +317,10 @@ fn node_outside_takes_in_nothing_and_a_primary_sends_no_acks() {
     assert_eq!(node.core.status().counters.dropped, dropped + 1);
     let mut node = primary();
     assert_eq!(acks(&increment(&mut node, 1)), []);
-    assert_eq!(acks(&increment(&mut node, 1)), [], "nor when it comes again");
+    assert_eq!(acks(&increment(&mut node, 1)), [], "no ack when the op arrives again either");
 }
 
-/// An op that arrives again, or is due again, before it is synced is not acknowledged.
+/// An op that arrives again before it is synced, or whose ack is due again, is not acknowledged.
 #[test]
 fn unsynced_op_is_not_acknowledged() {
     let mut node = Node::started();

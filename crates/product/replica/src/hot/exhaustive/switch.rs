@@ -1,6 +1,7 @@
-//! What the switch counts, and a copy of its own (H9).
+//! Model of the switch: it counts updates, and may hold a copy itself (H9).
 //!
-//! It keeps any value of the instance, in whatever order they come: what makes its answers right are the two looks and the leases.
+//! It accepts every value of its instance, in whatever order values arrive. Its answers are correct
+//! because it checks the count twice (before and after it copies the value) and checks the lease.
 
 use super::world::{Bugs, INSTANCE, owner_of};
 use nicekv_proto::Now;
@@ -12,7 +13,7 @@ const NONCE: u64 = 77;
 pub(super) struct Switch {
     pub(super) seen: u64,
     kept: Option<Kept>,
-    /// Of each owner: serial, and until when.
+    /// For each owner: the serial of its lease, and the time when the lease ends.
     leases: [(u64, u64); 2],
 }
 
@@ -48,7 +49,8 @@ impl Switch {
         HotLeased { keyspace, digest, nonce: NONCE, clock_ns: now.boot_ns, serial }
     }
 
-    /// The first look, when a get passes: what is there may be shown.
+    /// The first check, when a get passes: may the stored value be shown? Returns its label and
+    /// serial.
     pub(super) fn look(&self, now: Now, bugs: Bugs) -> Option<(Stamp, u64)> {
         let Kept { stamp, serial, .. } = self.kept?;
         let (leased, until_ns) = self.leases[owner_of(serial)];
@@ -57,7 +59,8 @@ impl Switch {
         (has_lease && is_newest).then_some((stamp, serial))
     }
 
-    /// The value is copied; then the second look: it is still what was there, and so is the count.
+    /// The value is copied, then the second check: neither the stored value nor the count has
+    /// changed since the first.
     pub(super) fn answer(&self, found: (Stamp, u64), bugs: Bugs) -> Option<u32> {
         let Kept { stamp, serial, value } = self.kept?;
         let is_same = (stamp, serial) == found && (stamp == self.stamp() || bugs.stale_shown);

@@ -1,4 +1,4 @@
-//! Its state, and what may happen next.
+//! The state of the model, and the steps that may come next.
 
 use super::super::holder::{Answer, Holder};
 use super::super::leases::{NODE_LEASE_NS, SWITCH_LEASE_NS};
@@ -25,24 +25,25 @@ pub(super) const INSTANCE: u64 = 5;
 const TICKS_MAX: u64 = 3;
 const LOSSES_MAX: u32 = 1;
 const GETS_MAX: u32 = 1;
-/// So many ticks the first owner may let others show copies; whoever removes it waits for that, and the eighth by which clocks differ.
+/// The first owner's direct lease ends after this many ticks, so it grants copy leases only up to
+/// then. Whoever removes the owner waits for that lease plus the eighth by which clocks may differ.
 const DIRECT_TICKS: u64 = 2;
 
-/// Who has copies.
+/// Where the copy is: at a node, or in the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Holder,
     Switch,
 }
 
-/// What is wrong with the switch.
+/// Bugs planted in the model's switch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bugs {
-    /// It shows its copy whatever it has counted.
+    /// The switch shows its copy without comparing the label with its count.
     pub(super) stale_shown: bool,
-    /// It does not look again when it has copied the value.
+    /// The switch does not check again after it has copied the value.
     pub(super) looks_once: bool,
-    /// It does not look at leases.
+    /// The switch does not check leases.
     pub(super) switch_lease_unchecked: bool,
 }
 
@@ -50,7 +51,7 @@ fn address(host: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), 7400)
 }
 
-/// Each owner's copies and leases are its own: the serial says whose they are.
+/// Which owner made a copy or lease: the first owner's serials start at 100, the second's at 200.
 pub(super) fn owner_of(serial: u64) -> usize {
     (serial / 100) as usize - 1
 }
@@ -58,16 +59,17 @@ pub(super) fn owner_of(serial: u64) -> usize {
 const HOLDER: u8 = 9;
 const VRING: u8 = 200;
 
-/// Whose registers are right or wrong does not matter: every get may go to the holder.
+/// Messages that the model drops. They only set registers that choose a holder for a get; here
+/// every get may go to the holder anyway.
 const UNHEARD: [u8; 2] = [Opcode::HotConfirm as u8, Opcode::HotDrop as u8];
 const LATE: [u8; 3] = [Opcode::HotCopy as u8, Opcode::HotValue as u8, Opcode::HotClosed as u8];
 
-/// A set, on its way.
+/// A set of the key, and how far it has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Set {
-    /// What the switch has written; none while it is not sent.
+    /// The stamp that the switch has written into it; `None` until the client sends it.
     stamp: Option<Stamp>,
-    /// Copies that have not arrived yet.
+    /// For each node: whether the message to it is still under way.
     under_way: [bool; 2],
     logged: [bool; 2],
     is_decided: bool,
@@ -75,9 +77,10 @@ struct Set {
 
 #[derive(Clone, Copy, Debug)]
 struct GetUnderWay {
-    /// Its stamp; and of a copy in the switch the serial.
+    /// The get's stamp; for a copy in the switch, also the serial of the copy that was found.
     found: (Stamp, u64),
-    /// Sets that were decided when it passed the switch.
+    /// Number of sets that were decided when the get passed the switch: the oldest value that is a
+    /// correct answer.
     least: u32,
 }
 
@@ -92,7 +95,7 @@ pub(super) struct World {
     leader: usize,
     sets: Vec<Set>,
     decided: u32,
-    /// To whom, and what.
+    /// Datagrams under way, with their receivers.
     messages: Vec<(SocketAddrV4, Vec<u8>)>,
     gets: Vec<GetUnderWay>,
     gets_left: u32,
@@ -104,19 +107,20 @@ pub(super) enum Step {
     Send(usize),
     Arrive(usize, usize),
     Lose(usize, usize),
-    /// The leader learns from the other member of a set that it has not got (R15).
+    /// The leader fetches a set that it lacks from the other member (R15).
     Fetch(usize),
     Decide(usize),
     Deliver(usize),
     Ask,
     Answer(usize),
     Tick,
-    /// The other node leads, as the first one has acknowledged that, or is fenced off.
+    /// The second node becomes the leader: the first has acknowledged the new epoch, or its lease
+    /// has run out.
     Change,
 }
 
 impl World {
-    /// As long as a lease.
+    /// One tick lasts as long as one copy lease.
     fn tick_ns(&self) -> u64 {
         if self.place == Place::Switch { SWITCH_LEASE_NS } else { NODE_LEASE_NS }
     }
@@ -149,7 +153,7 @@ impl World {
         Now { boot_ns: self.now_ns, unix_ms: 0 }
     }
 
-    /// A node leads from now on, is told where copies are to be, and knows the key.
+    /// Makes a node the leader: it gets the assignment of copies, and reads the key.
     fn lead(&mut self, node: usize) {
         self.leader = node;
         let mut outbox = Outbox::new(NodeId(node as u16));
@@ -180,7 +184,7 @@ impl World {
         self.owners[node].take(Shift { partition: PARTITION, kind }, Some(NAME));
     }
 
-    /// The leader says what there is to say.
+    /// Sends every message that is due at the leader.
     fn flush(&mut self) {
         let (now, node) = (self.now(), self.leader);
         let mut outbox = Outbox::new(NodeId(node as u16));
@@ -192,8 +196,8 @@ impl World {
         self.post(&mut outbox);
     }
 
-    /// What is between owner and switch, and asks for the time, arrives at once: that it may be late changes nothing but how long leases are. All else may be late
-    /// for ever.
+    /// Messages between owner and switch, and requests for the time, are delivered at once:
+    /// delaying them would only shorten leases. All others are queued and may be delayed for ever.
     fn post(&mut self, outbox: &mut Outbox) {
         let mut bytes = Vec::new();
         while let Some(to) = outbox.poll(&mut bytes) {
@@ -222,7 +226,7 @@ impl World {
     fn may_decide(&mut self, set: usize) -> bool {
         let Set { logged, is_decided, .. } = self.sets[set];
         let node = self.leader;
-        // In the first epoch both are members, in the second the one that leads.
+        // In the first epoch both nodes are members, in the second only the leader.
         let all_have = if node == 0 { logged == [true; 2] } else { logged[1] };
         let now = self.now();
         all_have
@@ -233,7 +237,7 @@ impl World {
     fn deliver(&mut self, to: SocketAddrV4, bytes: &[u8]) {
         let (now, mut outbox) = (self.now(), Outbox::new(NodeId(0)));
         let leader = address(self.leader as u8);
-        match Datagram::decode(bytes).expect("one of ours").1 {
+        match Datagram::decode(bytes).expect("a valid datagram").1 {
             Datagram::HotClose(close) if close.stamp.instance == INSTANCE => {
                 let is_open = self.switch.seen <= close.stamp.seen;
                 let stamp = if is_open { self.count() } else { self.switch.stamp() };
@@ -292,7 +296,7 @@ impl World {
         steps
     }
 
-    /// Whether the step was right; whether a get was answered from a copy.
+    /// Returns whether the property still holds, and whether a get was answered from a copy.
     pub(super) fn take(&mut self, step: Step) -> (bool, bool) {
         match step {
             Step::Send(set) => {
@@ -324,7 +328,7 @@ impl World {
                 self.flush();
             }
             Step::Ask => {
-                let found = self.look().expect("it is only asked then");
+                let found = self.look().expect("a get is sent only when it can be answered from a copy");
                 self.gets_left -= 1;
                 self.gets.push(GetUnderWay { found, least: self.decided });
             }
@@ -335,7 +339,8 @@ impl World {
             }
             Step::Change => {
                 for set in &mut self.sets {
-                    // What only the first one has, nobody was told of.
+                    // A set that only the first node has logged was acknowledged to no client, so
+                    // it may vanish.
                     set.under_way[0] = false;
                     set.logged[0] = set.logged[1];
                 }
@@ -346,7 +351,8 @@ impl World {
         (true, false)
     }
 
-    /// What the switch makes of a get that passes: its stamp for the holder, or what it has found itself.
+    /// What the switch does with a get that passes: stamps it for the holder, or looks up its own
+    /// copy.
     fn look(&self) -> Option<(Stamp, u64)> {
         match self.place {
             Place::Holder => Some((self.switch.stamp(), 0)),
@@ -354,7 +360,7 @@ impl World {
         }
     }
 
-    /// Whether the answer was right; whether there was one.
+    /// Returns whether the answer was correct, and whether there was an answer.
     fn answer(&mut self, get: usize) -> (bool, bool) {
         let GetUnderWay { found, least } = self.gets.swap_remove(get);
         if self.place == Place::Switch {
@@ -373,7 +379,7 @@ impl World {
         }
     }
 
-    /// The switch counts one more.
+    /// The switch counts one more update.
     fn count(&mut self) -> Stamp {
         self.switch.seen += 1;
         self.switch.stamp()

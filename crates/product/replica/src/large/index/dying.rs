@@ -1,24 +1,27 @@
-//! Unused values, and when they are removed.
+//! Values that nothing uses any more, and when each is removed.
 
 use crate::types::Map;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_proto::OpId;
 
-/// A value whose last use has ended is kept for this long: a client that was just told its name
-/// begins to read it.
+/// A value stays this long after its last use: a client that has just received its name may be
+/// about to read it.
 pub(crate) const UNREAD_NS: u64 = 2_000_000_000;
 
-/// Kept for this long after it was read, because a client may read on; also if it was never used,
-/// or a result has named it.
+/// A value stays this long after it was read, because the client may read on. The same holds for a
+/// value that was never used, or that a remembered result has named.
 pub(crate) const LINGER_NS: u64 = 10_000_000_000;
 
-/// While more bytes than this had uses and were not read since, the oldest are removed …
+/// Bound on the bytes of values that were used, and not read since. Beyond it the oldest are
+/// removed early, once they are [`UNREAD_NS_MIN`] old.
 const UNREAD_BYTES_MAX: u64 = 64 << 20;
-/// … after this long: a round trip, and a wait for a client's turn.
+/// Shortest time for which a value stays after its last use: time for a round trip and for a client
+/// to get its turn.
 const UNREAD_NS_MIN: u64 = 250_000_000;
 
-/// When it is removed, since when it is unused, and its bytes, if they count.
+/// When a value is removed, since when it is unused, and its bytes if they count towards
+/// [`UNREAD_BYTES_MAX`] (0 otherwise).
 #[derive(Clone, Copy)]
 struct Time {
     due_ns: u64,
@@ -28,27 +31,28 @@ struct Time {
 
 #[derive(Clone, Default)]
 pub(super) struct Dying {
-    /// In order of removal.
+    /// Values in order of removal.
     due: BTreeSet<(u64, OpId)>,
     times: Map<OpId, Time>,
-    /// Of all.
+    /// Sum of the bytes that count.
     bytes: u64,
-    /// Added since the last call of `begin`: for how long they are kept, and bytes that count.
+    /// Values added since the last call of `begin`: how long each is kept, and how many of its
+    /// bytes count towards [`UNREAD_BYTES_MAX`].
     fresh: Vec<(OpId, u64, u32)>,
 }
 
 impl Dying {
-    /// A value without a use yet, or that a result has named.
+    /// Adds a value that was not used yet, or that a remembered result has named.
     pub(super) fn add(&mut self, name: OpId) {
         self.fresh.push((name, LINGER_NS, 0));
     }
 
-    /// The value's last use has ended.
+    /// Adds a value whose last use has ended.
     pub(super) fn add_unread(&mut self, name: OpId, bytes: u32) {
         self.fresh.push((name, UNREAD_NS, bytes));
     }
 
-    /// The time of the added ones starts now.
+    /// Starts the time until removal of all values added since the last call.
     pub(super) fn begin(&mut self, now_ns: u64) {
         for (name, for_ns, bytes) in core::mem::take(&mut self.fresh) {
             self.set(name, Time { due_ns: now_ns + for_ns, since_ns: now_ns, bytes });
@@ -64,19 +68,19 @@ impl Dying {
         self.bytes += u64::from(time.bytes);
     }
 
-    /// Keeps a value until then at least, whatever else there is.
+    /// Keeps a value at least until `until_ns`, however many bytes there are.
     pub(super) fn keep(&mut self, name: OpId, until_ns: u64, since_ns: u64) {
         self.set(name, Time { due_ns: until_ns, since_ns, bytes: 0 });
     }
 
-    /// A client reads it.
+    /// A client reads the value.
     pub(super) fn touch(&mut self, now_ns: u64, name: OpId) {
         if let Some(Time { due_ns, since_ns, .. }) = self.times.get(&name).copied() {
             self.keep(name, due_ns.max(now_ns + LINGER_NS), since_ns);
         }
     }
 
-    /// A value whose time is over, and since when it is unused.
+    /// Takes a value that has to be removed; also returns since when it was unused.
     pub(super) fn pop(&mut self, now_ns: u64) -> Option<(OpId, u64)> {
         let (due_ns, name) = self.due.first().copied()?;
         let Time { since_ns, bytes, .. } = self.times[&name];
@@ -105,7 +109,7 @@ mod tests {
         dying.add(name(6));
         dying.begin(1);
         dying.touch(2, name(1));
-        assert_eq!(dying.pop(UNREAD_NS_MIN - 1), None, "somebody may be about to read it");
+        assert_eq!(dying.pop(UNREAD_NS_MIN - 1), None, "a client may be about to read it");
         assert_eq!(dying.pop(UNREAD_NS_MIN), Some((name(2), 0)));
         assert_eq!(dying.pop(UNREAD_NS_MIN), None, "60 MiB are no more than the bound");
         (3..=5).for_each(|number| assert_eq!(dying.pop(UNREAD_NS), Some((name(number), 0))));

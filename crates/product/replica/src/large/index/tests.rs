@@ -13,7 +13,7 @@ fn name(sequence: u64) -> OpId {
 }
 
 fn lingered(index: &mut ValueIndex) -> Vec<OpId> {
-    assert!(index.take_dead(1).is_empty(), "somebody may be reading it");
+    assert!(index.take_dead(1).is_empty(), "a client may be reading it");
     index.take_dead(1 + LINGER_NS)
 }
 
@@ -44,7 +44,7 @@ fn value_used_again_before_removal_stays() {
     index.note(HOME, b"k", Some(reference(1)));
     index.note(HOME, b"k", None);
     assert!(index.take_dead(LINGER_NS).is_empty());
-    assert!(index.take_dead(LINGER_NS + 1).is_empty(), "its time has begun anew");
+    assert!(index.take_dead(LINGER_NS + 1).is_empty(), "the time until removal has started anew");
     assert_eq!(index.take_dead(2 * LINGER_NS), [name(1)]);
 }
 
@@ -59,7 +59,7 @@ fn unused_value_goes_soon_unless_read() {
     index.note(HOME, b"k", None);
     assert!(index.take_dead(0).is_empty());
     index.touch(UNREAD_NS - 1, name(2));
-    assert_eq!(index.take_dead(UNREAD_NS), [name(1)], "what is in use is not dying, however it is read");
+    assert_eq!(index.take_dead(UNREAD_NS), [name(1)], "a value in use is not removed, whenever it was read");
     index.touch(UNREAD_NS + 5, name(2));
     assert!(index.take_dead(UNREAD_NS + 4 + LINGER_NS).is_empty());
     assert_eq!(index.take_dead(UNREAD_NS + 5 + LINGER_NS), [name(2)]);
@@ -77,10 +77,10 @@ fn value_named_by_a_result_stays_until_forgotten_or_its_bound() {
     index.unpin(name(1));
     assert!(index.take_dead(PINNED_NS / 2).is_empty(), "another result names it");
     index.unpin(name(1));
-    assert!(index.take_dead(PINNED_NS / 2).is_empty(), "its time begins then");
+    assert!(index.take_dead(PINNED_NS / 2).is_empty(), "the time until removal starts with the last unpin");
     assert_eq!(index.take_dead(PINNED_NS / 2 + LINGER_NS), [name(1)]);
     assert!(index.take_dead(PINNED_NS).is_empty());
-    assert_eq!(index.take_dead(PINNED_NS + 1), [name(2)], "whoever still names it");
+    assert_eq!(index.take_dead(PINNED_NS + 1), [name(2)], "removed although a result still names it");
     index.unpin(name(2));
     assert!(lingered(&mut index).is_empty() && !index.holds(name(2)));
 }
@@ -97,7 +97,7 @@ fn pinned_value_that_is_used_again_stays() {
     index.pin(name(7));
     index.unpin(name(7));
     index.unpin(name(7));
-    assert!(lingered(&mut index).is_empty(), "what is not here cannot go");
+    assert!(lingered(&mut index).is_empty(), "a value that is not on disk is not removed");
 }
 
 #[test]
@@ -116,21 +116,25 @@ fn named_value_is_missing_until_fetched_or_unused() {
     index.want(reference(9), HOME);
     index.give_up(name(9));
     index.give_up(name(1));
-    assert_eq!(index.lacking_after(None).map(|lack| lack.reference), Some(reference(1)), "it is used");
+    assert_eq!(
+        index.lacking_after(None).map(|lack| lack.reference),
+        Some(reference(1)),
+        "a value in use stays missing"
+    );
 }
 
-/// An entry that could not be read when the pass came by, and is read later.
+/// An entry was unreadable when the pass came by, and is read later.
 #[test]
 fn entry_found_after_the_pass_counts_once() {
     let mut index = ValueIndex::default();
     index.begin([name(1)].into_iter());
     index.find(HOME, b"k", reference(2));
-    assert_eq!(index.lack(name(2)), None, "the pass is still to come");
+    assert_eq!(index.lack(name(2)), None, "not known before the pass");
     index.end_partition(HOME);
     index.end_pass();
     index.note(HOME, b"l", Some(reference(3)));
     index.find(HOME, b"l", reference(1));
-    assert_eq!(lingered(&mut index), [name(1)], "what was written since is known better");
+    assert_eq!(lingered(&mut index), [name(1)], "the entry written since the read counts");
     for _ in 0..2 {
         index.find(HOME, b"k", reference(2));
         assert!(index.lack(name(2)).is_some());
@@ -181,9 +185,9 @@ fn used_values_are_visited_in_name_order() {
     }
     [1, 3, 4, 5].into_iter().for_each(|number| index.add(name(number)));
     assert_eq!(index.used_after(None), Some(reference(1)));
-    assert_eq!(index.used_after(Some(name(1))), Some(reference(3)), "the second is not here");
+    assert_eq!(index.used_after(Some(name(1))), Some(reference(3)), "the second is not on disk");
     index.lose(name(4));
-    assert_eq!(index.used_after(Some(name(3))), None, "of the fifth nobody speaks");
+    assert_eq!(index.used_after(Some(name(3))), None, "the fifth is not used");
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn missing_value_is_looked_for_in_the_remaining_partition() {
     for order in [[HOME, heir], [heir, HOME]] {
         for (ends, stays) in [(HOME, heir), (heir, HOME)] {
             let mut index = speakers(order);
-            assert!(index.lacks(HOME) && index.lacks(heir), "neither is complete");
+            assert!(index.lacks(HOME) && index.lacks(heir), "both partitions lack the value");
             index.note_cleared(ends);
             assert!(index.lacks(stays) && !index.lacks(ends));
             assert_eq!(index.lack(name(1)).map(|lack| lack.partition), Some(stays), "of {order:?}");

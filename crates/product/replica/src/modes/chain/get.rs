@@ -1,5 +1,5 @@
-//! Gets and scans of a chain: the tail answers them (C3), and asks the head whether a value has
-//! expired (R11).
+//! Gets and scans of a chain. The tail answers them (C3), after asking the head if a value seems to
+//! have expired (R11).
 
 use super::Chain;
 use crate::Host;
@@ -19,8 +19,8 @@ impl OrderedPartition<Chain> {
         self.speaks(host) && (is_released || self.mode.neighbours.is_entitled)
     }
 
-    /// A get. At the tail: of a client, or returned by the head after it judged the expiry. At the
-    /// head: passed on by the tail, which found a value that seems overdue.
+    /// A get arrives. The tail gets it from a client, or back from the head, which has judged the
+    /// expiry. The head gets it from the tail, which found a value that seems overdue.
     pub(crate) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
         let reply_to = get.reply_to.unwrap_or(from);
         let is_judged = get.forwarded.is_some_and(|(_, _, node)| node == self.membership.primary);
@@ -36,13 +36,14 @@ impl OrderedPartition<Chain> {
                 false => self.serve_get(host, now, waiting, get.key),
             }
         } else {
-            // The sender's switch has another tail in its tables.
+            // This node is not the tail, and the tail has not passed the get on to it as the head:
+            // the sender's switch has outdated tables.
             host.counters.dropped += 1;
         }
     }
 
-    /// Head: judges by its own clock, which alone counts (R11), whether the value that a get met at
-    /// the tail has expired. An expired value is deleted first; otherwise the tail answers.
+    /// Head: a get met a value at the tail that may have expired. Only the head's clock decides
+    /// that (R11). An expired value is deleted first, otherwise the tail answers.
     pub(crate) fn judge_expiry(
         &mut self,
         host: &mut Host,
@@ -62,7 +63,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// A scan: the tail answers it, because it releases first (C3).
+    /// A scan arrives. The tail answers it, because the tail is the first to release decisions
+    /// (C3).
     pub(crate) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
         let reply_to = scan.reply_to.unwrap_or(from);
         if self.membership.standing.serves() && !self.is_tail(host) {

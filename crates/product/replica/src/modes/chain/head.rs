@@ -1,5 +1,5 @@
-//! The head of a chain adopts entries that it lost, takes in each op once (C4), and decides ops at
-//! once in its own order (C1).
+//! The head of a chain: adopts entries that it has lost, accepts each op once (C4), and decides ops
+//! at once, in the order of arrival (C1).
 
 use super::Chain;
 use crate::modes::bounds::{OPEN_OPS_MAX, UNRELEASED_MAX};
@@ -14,8 +14,8 @@ use nicekv_proto::replication::Decision;
 use nicekv_proto::{Condition, Datagram, NodeId, Now, Operation, Reply, Status, StoredUpdate, Update};
 
 impl OrderedPartition<Chain> {
-    /// An update from a client at `from`, or without an address from this node's own client. Only
-    /// the head takes it in.
+    /// An update from a client at address `from`; `None`: from this node's own client. Only the
+    /// head accepts it.
     pub(crate) fn on_update(
         &mut self,
         host: &mut Host,
@@ -30,7 +30,8 @@ impl OrderedPartition<Chain> {
         }
         let op = update.op;
         if self.locks.holds(op) {
-            // The tail answers it later, and no entry held here is lost on the way (C3, C6).
+            // The op is known. The tail answers it later, and entries held here are resent until
+            // they are acknowledged (C3, C6).
             return;
         }
         self.look_for_proof();
@@ -47,7 +48,7 @@ impl OrderedPartition<Chain> {
             Lookup::Expired => return host.reply(reply_to, &Reply::bare(op, Status::Expired)),
         }
         if self.membership.sealed {
-            // No reply: the client retries, and reaches the partition that takes over.
+            // The partition is sealed (R17): no reply, so the client retries and reaches a child.
             host.counters.dropped += 1;
             return;
         }
@@ -62,21 +63,22 @@ impl OrderedPartition<Chain> {
             return;
         }
         if update.operation.reference().is_some() {
-            // Chains carry an entry in one datagram, so there are no large values.
+            // An entry travels along a chain in one datagram, so chains have no large values.
             return host.reply(reply_to, &Reply::bare(op, Status::ValueTooLong));
         }
         let stored = StoredUpdate::new(update, datagram, from, self.locks.take_spare());
         let key = stored.stored_key();
         self.log_op(host, now, stored);
         host.arm_sweep(now);
-        // An op of this node's own client may have to go before others, so its caller decides.
+        // An op of this node's own client may have to precede other ops of the key, so its caller
+        // decides it.
         if from.is_some() {
             self.decide_key(host, now, &key);
         }
     }
 
-    /// Whether an update is refused because some disk from here to the end of the chain is full, or
-    /// its stamp is too old (P8).
+    /// Whether an update is refused: a disk from here to the end of the chain is full, or the
+    /// update's stamp is too old (P8).
     fn refuses(
         &mut self,
         host: &mut Host,
@@ -98,8 +100,8 @@ impl OrderedPartition<Chain> {
         true
     }
 
-    /// At the start of an epoch: adopts an entry that another member has and this head lost before
-    /// syncing it.
+    /// At the start of an epoch: adopts an entry that another member has logged, and that this head
+    /// had lost before it was synced.
     pub(crate) fn adopt_entry(
         &mut self,
         host: &mut Host,
@@ -113,8 +115,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Head, when a disk is full: the refusal is an entry like any other, with only the op's name
-    /// (docs/FAULTS.md row 9).
+    /// Head, when a disk is full: refuses the op by an entry like any other, which contains only
+    /// the op's id (docs/FAULTS.md row 9).
     fn refuse_full(&mut self, host: &mut Host, now: Now, update: &Update<'_>, from: Option<SocketAddrV4>) {
         if !self.may_decide() || self.sequence.unreleased().len() >= UNRELEASED_MAX {
             return;

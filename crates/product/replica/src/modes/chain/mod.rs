@@ -1,5 +1,5 @@
-//! Chain replication (TurboKV §4.1.2 with rules C1 to C10): another way to agree on one sequence of
-//! decisions.
+//! Chain replication (TurboKV §4.1.2 with rules C1 to C10): like `two_phase`, a way to agree on one
+//! sequence of decisions.
 //!
 //! ```text
 //!  client        head              middle            tail
@@ -19,29 +19,30 @@
 //!
 //! Sequence, locks, joining, repair and expiry are shared with two-phase commit (`ordered`). What
 //! differs is how members agree on an entry, and which member answers. The primary is the **head**.
-//! It decides an op as soon as it has it (C1, C4). Every decision is contended: a member shows it
-//! when it is *released*, that is synced by all.
+//! It decides an op as soon as it receives it (C1, C4). Every decision is contended: a member shows
+//! it when it is *released*, that is, synced by all members.
 //!
-//! * A node forwards what it has logged, in order, to its successor in *its own* epoch (C5), and
-//!   syncs it meanwhile. The last entry that it and all nodes before it have synced is one number,
-//!   which travels down the chain (C2).
-//! * It keeps an entry until all have synced it, and resends it by timer (C6). Acknowledgement is
-//!   one number, which travels up the chain.
+//! * A node forwards the entries that it has logged, in order, to the successor in *its own* epoch
+//!   (C5), and syncs them meanwhile. It also reports down the chain the last entry that it and all
+//!   nodes before it have synced (C2).
+//! * It keeps an entry until all members have synced it, and resends it by timer (C6).
+//!   Acknowledgements travel up the chain as one number, the last entry acknowledged.
 //! * The **tail** is the last member that holds everything. Only the tail answers (C3): puts when
-//!   it releases them, gets from released entries.
+//!   it releases them, and gets from released entries.
 //! * A joiner stands behind the tail (C8). It syncs and acknowledges like the others, and the tail
-//!   releases nothing before it has. So all members of an epoch hold what the tail has shown, and a
-//!   joiner that has copied the entries from before its epoch lacks nothing. A joiner releases an
-//!   entry only when it has heard from the nodes before it, too, that all have synced it: the tail
-//!   does not report that to nodes behind it, and a head that lost an entry must find it at the
-//!   others.
+//!   releases no entry that the joiner has not synced. So all members of an epoch hold whatever the
+//!   tail has shown, and a joiner lacks nothing once it has copied the entries from before its
+//!   epoch. A joiner releases an entry only when the nodes before it, too, have reported that they
+//!   have synced it: the tail does not report that to nodes behind it, and a head that lost an
+//!   entry must be able to fetch it from the others.
 //! * Logs are prefixes of each other. A node that lost entries before syncing them may have fewer
-//!   than its successor, so a head starts its epoch like the primary of two-phase commit: it hears
-//!   all members, and adopts the longest log (`ordered::epoch`). Removing any node keeps this true
-//!   (C9). An epoch begins where its head's log ended, at its *base*, which travels down the chain
-//!   with the first datagram. A node that was not the tail in the epoch before answers only when
-//!   the epoch is activated and everything through the base is released (C7). Nothing beyond the
-//!   base was shown in an earlier epoch, because everything that was shown had been synced by all.
+//!   than its successor. So a head starts its epoch like the primary of two-phase commit: it asks
+//!   all members, and adopts the longest log (`ordered::epoch`). Logs stay prefixes when any node
+//!   is removed (C9). An epoch begins where its head's log ended, at its *base*; the first datagram
+//!   of the epoch carries the base down the chain. A node that was not the tail in the previous
+//!   epoch answers only when the epoch is activated and everything up to the base is released (C7).
+//!   Nothing beyond the base was shown in an earlier epoch, because whatever was shown had been
+//!   synced by all.
 //!
 //! Invariants: `released <= held from here on <= synced <= logged`; an entry that has taken effect
 //! anywhere is synced everywhere.
@@ -71,7 +72,6 @@ use nicekv_proto::recovery::{Entry, Wanted};
 use nicekv_proto::replication::{Decision, Progress, Watermark};
 use nicekv_proto::{Datagram, NodeId, Now, OpId, StoredKey, StoredUpdate, Update};
 
-/// State that only this mode has.
 #[derive(Clone, Default)]
 pub(crate) struct Chain {
     /// Predecessor and successor.
@@ -83,8 +83,8 @@ impl Agreement for OrderedPartition<Chain> {
     const PASSES_GETS_TO_PRIMARY: bool = false;
 
     fn begin_epoch(&mut self, host: &mut Host, now: Now, next: &Membership) {
-        // No node was told of an op that the head has not decided, and no other node has it. Such
-        // an op is in the log without its decision after a power failure.
+        // Drop ops that the head has not decided: no client was answered, and no other node has
+        // them. After a power failure the log may contain such an op without its decision.
         for op in self.locks.drop_undecided(&mut host.visibility) {
             host.finish_internal(op);
         }
@@ -139,7 +139,7 @@ impl Agreement for OrderedPartition<Chain> {
         }
     }
 
-    /// Reports to the predecessor.
+    /// Sends a progress report to the predecessor.
     fn tell_progress(&mut self, host: &mut Host, gap: bool) {
         self.reporting.tell();
         let (forced, space) = (self.released_from_here(host), self.space_from_here(host));
@@ -196,7 +196,7 @@ impl OrderedPartition<Chain> {
     pub(crate) fn on_synced(&mut self, host: &mut Host, now: Now, record: u64) {
         match self.waits.finish_sync(record) {
             None => {}
-            // Chains await no prepares; this one is from an epoch in the other mode.
+            // A chain waits for no prepares; this one was logged in an epoch of multicast mode.
             Some(AwaitedSync::Prepare(_)) => {}
             Some(AwaitedSync::Decision(index)) => {
                 self.sequence.sync(index);
@@ -206,7 +206,7 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Chains make no values.
+    /// Chains have no large values, so none is ever built.
     pub(crate) fn on_value_made(
         &mut self,
         host: &mut Host,
@@ -218,13 +218,13 @@ impl OrderedPartition<Chain> {
         host.finish_internal(name);
     }
 
-    /// Whether this node would answer a get of any key that is not locked, within the lease.
+    /// Whether this node, while its lease runs, would answer a get of any key that no op locks.
     pub(crate) fn answers_gets(&self, host: &Host) -> bool {
         self.is_tail(host) && self.tail_answers_gets(host)
     }
 
-    /// Nodes of a chain show a decision one after the other, so other nodes hold no copies of its
-    /// keys.
+    /// The nodes of a chain show a decision one after the other, so its keys have no copies at
+    /// other nodes.
     pub(crate) fn leads(&self) -> bool {
         false
     }
@@ -235,7 +235,7 @@ impl OrderedPartition<Chain> {
         self.mode.neighbours.has_spoken().then(|| self.sequence.released())
     }
 
-    /// What every node up to this one has synced; sent with entries.
+    /// The last entry that every node up to this one has synced, as sent with entries.
     fn watermark(&self) -> Watermark {
         Watermark {
             partition: self.id(),
@@ -246,8 +246,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Once recovery is complete, this process holds everything that was confirmed before it
-    /// started (R18).
+    /// Marks this process as proven once recovery is complete: then it holds everything that was
+    /// confirmed before it started (R18).
     fn look_for_proof(&mut self) {
         if self.is_recovered_wholly() {
             self.is_proven = true;
@@ -274,8 +274,8 @@ impl OrderedPartition<Chain> {
         if self.is_primary() { forced } else { forced.min(self.mode.neighbours.before()) }
     }
 
-    /// The last entry that this node and every node behind it have synced; at the tail, which hears
-    /// both sides, every node before it as well.
+    /// The last entry that this node and every node behind it have synced. At the tail, which gets
+    /// reports from both sides: that every node has synced.
     fn held_from_here(&self, host: &Host) -> u64 {
         let forced = match self.is_tail(host) {
             true => self.held_up_to_here(),
@@ -287,8 +287,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// What this node reports up the chain: every node from here on has synced through this entry;
-    /// if the tail is here or behind, it has also shown it.
+    /// The number that this node reports up the chain: every node from here on has synced this
+    /// entry. If the tail is here or behind, the tail has also shown it.
     fn released_from_here(&self, host: &Host) -> u64 {
         let held = self.held_from_here(host);
         match self.is_tail(host) && !self.speaks(host) {
@@ -297,9 +297,9 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// The last entry that this node knows to be synced by all. A report from behind has passed the
-    /// tail, which hears both sides. A joiner, behind the tail, also needs the reports from before
-    /// it.
+    /// The last entry that this node knows to be synced by all. For a node before the tail, a
+    /// report from behind is enough: it has passed the tail, which gets reports from both sides. A
+    /// joiner, which is behind the tail, also needs the reports of the nodes before it.
     fn held_by_all(&self, host: &Host) -> u64 {
         let held = self.released_from_here(host);
         match self.membership.standing == Standing::Joining {
@@ -308,28 +308,28 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Whether this node, behind the tail, still has to hear that the nodes before it have synced
-    /// what is held from here on. They do not resend that by themselves, because this node has
-    /// acknowledged it.
+    /// Whether this joiner, behind the tail, still needs a report that the nodes before it have
+    /// synced what it and the nodes behind it hold. It has to ask: those nodes do not resend the
+    /// report by themselves, because this node has acknowledged their entries.
     fn awaits_those_before(&self, host: &Host) -> bool {
         self.membership.standing == Standing::Joining && self.sequence.released() < self.held_from_here(host)
     }
 
-    /// More is synced here, or before this node.
+    /// An entry was synced here, or reported as synced by the nodes before this one.
     pub(crate) fn on_entry_synced(&mut self, host: &mut Host, now: Now) {
         self.tell_news(host);
         self.advance(host, now);
     }
 
-    /// Tells the successor the last entry that every node up to this one has synced, unless it
-    /// knows.
+    /// Reports to the successor the last entry that every node up to this one has synced, if that
+    /// is news.
     fn tell_news(&mut self, host: &mut Host) {
         if self.sequence.base().is_some() && self.mode.neighbours.take_news(self.held_up_to_here()) {
             self.tell_successor(host);
         }
     }
 
-    /// Sends the successor the entries that it was not sent yet (C6).
+    /// Sends the successor the entries that were not sent to it yet (C6).
     pub(crate) fn forward(&mut self, host: &mut Host, now: Now) {
         let Some(next) = self.membership.successor(host.config.node) else { return };
         if !self.mode.neighbours.is_heard() || self.sequence.base().is_none() {
@@ -353,7 +353,8 @@ impl OrderedPartition<Chain> {
         host.arm_sweep(now);
     }
 
-    /// Sends an entry if its op is still open, which it is until it is released. Whether it was.
+    /// Sends an entry if its op is still open, as it is until it is released. Returns whether it
+    /// was.
     fn send_entry(&self, host: &mut Host, to: SocketAddrV4, decided: &Decided, watermark: Watermark) -> bool {
         let Some(op) = self.locks.op(decided.op) else { return false };
         let decision = decided.wire(self.id(), self.membership.epoch);
@@ -366,7 +367,7 @@ impl OrderedPartition<Chain> {
         true
     }
 
-    /// Sends the head of a new epoch the entries that it lacks.
+    /// Sends the head of a new epoch the entries after `after`, which it lacks.
     pub(crate) fn send_entries_after(&self, host: &mut Host, to: SocketAddrV4, after: u64) {
         let watermark = self.watermark();
         for decided in self.sequence.after(after).take(CATCH_UP_DATAGRAMS_MAX) {
@@ -376,7 +377,8 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Releases what all hold, and reports up the chain what is held from here on.
+    /// Releases the entries that all members have synced, and reports up the chain what is held
+    /// from here on.
     pub(crate) fn advance(&mut self, host: &mut Host, now: Now) {
         if self.membership.standing == Standing::Outside {
             return;
@@ -402,15 +404,16 @@ impl OrderedPartition<Chain> {
         }
     }
 
-    /// Whether another node waits for the report of `untold` more entries: the tail to answer, if
-    /// this node is behind it; the head to seal (R17), or to send more (C6). Otherwise the report
-    /// only lets the predecessor forget entries, and can cover several syncs.
+    /// Whether another node waits for this node's report of `untold` more entries: the tail waits
+    /// for a joiner's report before it answers; the head waits before it ends a sealed epoch (R17),
+    /// or sends more entries (C6). Otherwise the report only lets the predecessor forget entries,
+    /// so one report can cover several syncs.
     fn is_waited_for(&self, untold: u64) -> bool {
         let joins = self.membership.standing == Standing::Joining;
         joins || self.membership.sealed || untold >= CHAIN_ENTRIES_IN_FLIGHT_MAX / 4
     }
 
-    /// Head: keys of the next `decisions` decisions that have ops waiting.
+    /// Head: of the keys of the next `decisions` unreleased decisions, those with undecided ops.
     fn keys_to_decide(&self, decisions: usize) -> Vec<StoredKey> {
         if !self.is_primary() {
             return Vec::new();
@@ -421,8 +424,8 @@ impl OrderedPartition<Chain> {
         ops.flat_map(|op| op.stored.stored_keys()).filter(has_undecided).collect()
     }
 
-    /// Disk space of this node and those behind it (docs/FAULTS.md row 9). Every node has to log
-    /// every entry, so the head must know, and refuses ops early.
+    /// The least disk space of this node and those behind it (docs/FAULTS.md row 9). Every node has
+    /// to log every entry, so the head refuses ops before any of them is full.
     pub(crate) fn space_from_here(&self, host: &Host) -> DiskSpace {
         host.disk_space.max(self.mode.neighbours.space())
     }
@@ -431,7 +434,7 @@ impl OrderedPartition<Chain> {
         self.membership.predecessor(host.config.node).is_some_and(|before| before.node == sender)
     }
 
-    /// A member reports its progress; only the successor's counts (C5).
+    /// A member reports its progress; only a report of the successor counts (C5).
     pub(crate) fn on_progress(&mut self, host: &mut Host, now: Now, sender: NodeId, progress: &Progress) {
         let next = self.membership.successor(host.config.node);
         let Some(next) = next.filter(|next| next.node == sender) else { return };
@@ -444,7 +447,8 @@ impl OrderedPartition<Chain> {
         self.advance(host, now);
     }
 
-    /// The predecessor says where the epoch begins, and expects a progress report.
+    /// The predecessor reports where the epoch begins and what is synced, and expects a progress
+    /// report in answer.
     pub(crate) fn on_watermark(&mut self, host: &mut Host, now: Now, sender: NodeId, watermark: &Watermark) {
         if !self.is_predecessor(host, sender) {
             return;
@@ -464,28 +468,29 @@ impl OrderedPartition<Chain> {
         host.arm_sweep(now);
     }
 
-    /// Tells the successor where the epoch begins, and what every node up to this one has synced.
+    /// Sends the successor the base of the epoch, and the last entry that every node up to this one
+    /// has synced.
     pub(crate) fn tell_successor(&self, host: &mut Host) {
         if let Some(next) = self.membership.successor(host.config.node) {
             host.outbox.forward(next.address, None, self.watermark());
         }
     }
 
-    /// Reports progress to the predecessor soon, even if nothing changes.
+    /// Makes a progress report to the predecessor due soon, even if nothing changes.
     fn answer_soon(&mut self, host: &mut Host, now: Now) {
         let delay_ns = host.config.timing.resend.as_nanos() as u64 / 4;
         self.reporting.be_due(now.boot_ns + delay_ns);
         host.arm_sweep_at(now.boot_ns + delay_ns);
     }
 
-    /// An op whose entry follows.
+    /// The predecessor sends an op ahead of its entry.
     pub(crate) fn on_early_op(&mut self, host: &Host, sender: NodeId, update: &Update<'_>, datagram: &[u8]) {
         if self.is_predecessor(host, sender) || self.adopts_from(sender) {
             self.mode.neighbours.keep_early(update.op, datagram);
         }
     }
 
-    /// An entry is logged in its turn (C1).
+    /// An entry arrives from the predecessor; it is logged if it is the next one (C1).
     pub(crate) fn on_forwarded(
         &mut self,
         host: &mut Host,
@@ -515,7 +520,8 @@ impl OrderedPartition<Chain> {
         self.answer_soon(host, now);
     }
 
-    /// Logs the op of an entry unless it is logged. Whether the op is here now.
+    /// Logs the op of an entry unless it was logged before. Returns whether the op is in the log
+    /// now.
     fn take_op(
         &mut self,
         host: &mut Host,
@@ -543,14 +549,14 @@ impl OrderedPartition<Chain> {
         true
     }
 
-    /// Logs an op. Its decision is logged next, and synced with it.
+    /// Logs an op. Its decision is the next record, and the same sync covers both.
     pub(crate) fn log_op(&mut self, host: &mut Host, now: Now, stored: StoredUpdate) {
         let record = Record::Prepare { contended: true, datagram: stored.datagram() };
         let order = host.append(self.id(), |out| record.append(out));
         self.insert_op(host, now, order, true, stored);
     }
 
-    /// Retries what is overdue. Whether there is anything to look at again later.
+    /// Retries what is overdue. Returns whether another sweep is needed later.
     pub(crate) fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
         let is_work_left = self.look_over(host, now);
         self.sweep_repairs(host, now) || is_work_left
@@ -597,7 +603,8 @@ impl OrderedPartition<Chain> {
             && (!self.mode.neighbours.is_heard() || self.mode.neighbours.held() < self.sequence.logged())
     }
 
-    /// Resends to the successor what it has not acknowledged, and accuses it after too many tries.
+    /// Resends to the successor what it has not acknowledged, and accuses it after too many tries
+    /// (R15).
     fn serve_successor(&mut self, host: &mut Host, now: Now, resend_ns: u64) {
         let Some(next) = self.membership.successor(host.config.node) else { return };
         if self.sequence.base().is_none() || !self.lacks_successor(host) {

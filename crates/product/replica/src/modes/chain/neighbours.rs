@@ -1,5 +1,5 @@
-//! What a node of a chain knows of its predecessor and successor, and whether it may answer as the
-//! tail.
+//! What a node of a chain knows of its predecessor and successor in one epoch, and whether it may
+//! answer as the tail.
 
 use crate::modes::bounds::CHAIN_OPS_EARLY_MAX;
 use alloc::collections::VecDeque;
@@ -8,33 +8,34 @@ use nicekv_proto::control::DiskSpace;
 use nicekv_proto::replication::Progress;
 use nicekv_proto::{Now, OpId};
 
-/// A timeout doubles at most this often.
+/// How many times the resend timeout doubles at most.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// State of one epoch.
 #[derive(Clone, Default)]
 pub(crate) struct Neighbours {
-    /// This tail may answer, and so may the same tail in the next epoch (C7).
+    /// Whether this node may answer as the tail. It keeps that right if it is the tail of the next
+    /// epoch, too (C7).
     pub(crate) is_entitled: bool,
     /// The successor has reported its progress in this epoch.
     is_heard: bool,
-    /// The last entry sent to it.
+    /// The last entry sent to the successor.
     sent: u64,
-    /// The last entry it has logged.
+    /// The last entry that the successor has logged.
     logged: u64,
-    /// The last entry that it and every node behind it have synced.
+    /// The last entry that the successor and every node behind it have synced.
     held: u64,
     /// The last entry that the predecessor and every node before it have synced.
     before: u64,
-    /// The last such entry reported to the successor, this node included.
+    /// The last entry reported to the successor as synced by every node up to this one.
     told_on: u64,
-    /// When the successor last reported, or was sent something after a pause.
+    /// When the successor last reported, or when an entry was sent to it after all earlier ones had
+    /// been acknowledged. Its timeout counts from then.
     heard_ns: u64,
-    /// Resends without a report since.
+    /// How often entries were resent since the successor's last report.
     tries: u32,
     /// The last entry reported to the predecessor as held from here on.
     pub(crate) told: u64,
-    /// Disk space of the successor and the nodes behind it: the least of all.
+    /// The least disk space of the successor and the nodes behind it.
     space: DiskSpace,
     /// The disk space last reported to the predecessor.
     pub(crate) told_space: DiskSpace,
@@ -43,12 +44,12 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    /// At the start of an epoch.
+    /// State at the start of an epoch.
     pub(crate) fn new(now: Now, is_entitled: bool) -> Self {
         Self { is_entitled, heard_ns: now.boot_ns, ..Self::default() }
     }
 
-    /// Whether this is a tail that may answer gets.
+    /// Whether this node may answer gets as the tail.
     pub(crate) fn has_spoken(&self) -> bool {
         self.is_entitled
     }
@@ -76,8 +77,8 @@ impl Neighbours {
         self.before = self.before.max(before);
     }
 
-    /// Whether the successor has yet to hear that every node up to this one has synced through
-    /// `held`. Notes that it is being told.
+    /// Whether the successor has not yet received a report that every node up to this one has
+    /// synced up to `held`. If so, the caller sends one now, and that is recorded.
     pub(crate) fn take_news(&mut self, held: u64) -> bool {
         let is_news = self.is_heard && held > self.told_on;
         if is_news {
@@ -86,17 +87,17 @@ impl Neighbours {
         is_news
     }
 
-    /// Disk space of the nodes behind this one: the least of all.
+    /// The least disk space of the nodes behind this one.
     pub(crate) fn space(&self) -> DiskSpace {
         self.space
     }
 
-    /// Entries sent to the successor and not yet logged there.
+    /// Number of entries that were sent to the successor and not reported as logged.
     pub(crate) fn in_flight(&self) -> u64 {
         self.sent.saturating_sub(self.logged)
     }
 
-    /// The entry is being sent.
+    /// Records that an entry is being sent to the successor.
     pub(crate) fn note_sent(&mut self, now: Now, index: u64) {
         if self.in_flight() == 0 && self.held >= self.sent {
             self.heard_ns = now.boot_ns;
@@ -104,7 +105,7 @@ impl Neighbours {
         self.sent = self.sent.max(index);
     }
 
-    /// The successor reports its progress. If it lacks entries, sending resumes from there.
+    /// The successor reports its progress. If it lacks entries, sending resumes after its last one.
     pub(crate) fn take_progress(&mut self, now: Now, progress: &Progress) {
         let is_first = !core::mem::replace(&mut self.is_heard, true);
         self.logged = self.logged.max(progress.logged);
@@ -116,8 +117,8 @@ impl Neighbours {
         self.sent = self.sent.max(self.logged);
     }
 
-    /// If the successor has been silent for a timeout: how often in a row. Everything that it has
-    /// not logged is then sent again.
+    /// If the successor has not reported within the timeout: how many timeouts have passed in a
+    /// row. Everything that it has not logged is then sent again.
     pub(crate) fn take_silent(&mut self, now: Now, timeout_ns: u64) -> Option<u32> {
         let patience_ns = timeout_ns << self.tries.min(DOUBLINGS_MAX);
         if now.boot_ns < self.heard_ns + patience_ns {
@@ -128,7 +129,7 @@ impl Neighbours {
         Some(self.tries)
     }
 
-    /// Keeps an op that arrived before its entry.
+    /// Keeps an op until its entry arrives.
     pub(crate) fn keep_early(&mut self, op: OpId, datagram: &[u8]) {
         self.early.retain(|(known, _)| *known != op);
         if self.early.len() == CHAIN_OPS_EARLY_MAX {

@@ -6,9 +6,9 @@
 //!                           └─▶ no room for the latest: `missed_from_ms`, and another pass of the scrub then
 //! ```
 //!
-//! Every member keeps the agenda, so that a new primary can go on at once. Entries that a process
-//! finds in its engine at the start are not in it; the scrub, whose first pass begins with the
-//! process, adds them.
+//! Every member keeps an agenda, so that a new primary can continue at once. When a process starts,
+//! the agenda lacks the entries that are already in the engine; the scrub starts its first pass at
+//! once and adds them.
 
 use crate::Map;
 use crate::modes::bounds::EXPIRING_KEYS_MAX;
@@ -17,33 +17,34 @@ use alloc::collections::BTreeSet;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Now, OpId};
 
-/// A key whose delete was ordered is due again after this, if it still exists.
+/// After its delete was started, a key becomes due again after this time, in case it still exists
+/// then.
 const RETRY_MS: u64 = 5_000;
 
-/// At most [`EXPIRING_KEYS_MAX`] keys, those that expire first.
+/// Holds the keys that expire first, at most [`EXPIRING_KEYS_MAX`].
 #[derive(Clone)]
 pub(crate) struct Agenda {
-    /// When the key is due, and the version that expires.
+    /// For each key, when it is due, and the version that expires.
     by_key: Map<Box<[u8]>, (u64, OpId)>,
     by_time: BTreeSet<(u64, Box<[u8]>)>,
-    /// Keys that expire from this time on may be missing; `u64::MAX`: none is.
+    /// Keys that expire at this time or later may be missing. `u64::MAX`: no key is missing.
     missed_from_ms: u64,
 }
 
 impl Agenda {
-    /// An agenda for a partition of unknown entries.
+    /// An agenda for a partition whose entries are not known yet.
     pub(crate) fn new(by_key: Map<Box<[u8]>, (u64, OpId)>) -> Self {
         Self { by_key, by_time: BTreeSet::new(), missed_from_ms: 0 }
     }
 
-    /// The partition is empty.
+    /// The partition has become empty.
     pub(crate) fn clear(&mut self) {
         self.by_key.clear();
         self.by_time.clear();
         self.missed_from_ms = u64::MAX;
     }
 
-    /// An entry was written.
+    /// An entry was written: takes its expiry, in place of the key's earlier one.
     pub(crate) fn note(&mut self, key: &[u8], entry: &Entry<'_>) {
         self.remove(key);
         if entry.value.is_some() && entry.expiry_ms != 0 {
@@ -51,29 +52,30 @@ impl Agenda {
         }
     }
 
-    /// An older entry was found.
+    /// The scrub has found an entry in the engine: takes its expiry, unless the key is known.
     pub(crate) fn note_found(&mut self, key: &[u8], entry: &Entry<'_>) {
         if entry.value.is_some() && entry.expiry_ms != 0 && !self.by_key.contains_key(key) {
             self.insert(key.into(), entry.expiry_ms, entry.version);
         }
     }
 
-    /// A pass over all entries begins: from now on only entries that find no room are missing.
+    /// A pass over all entries begins. From now on only entries for which there is no room will be
+    /// missing.
     pub(crate) fn begin_pass(&mut self) {
         self.missed_from_ms = u64::MAX;
     }
 
-    /// The pass missed some entries.
+    /// The pass has missed entries, so any key may be missing.
     pub(crate) fn break_pass(&mut self) {
         self.missed_from_ms = 0;
     }
 
-    /// Whether an overdue key may be missing.
+    /// Whether an overdue key may be missing from the agenda.
     pub(crate) fn needs_pass(&self, now: Now) -> bool {
         self.missed_from_ms <= now.unix_ms
     }
 
-    /// Whether it is full of keys that are due now.
+    /// Whether the agenda is full of keys that are due now or whose deletes were started.
     pub(crate) fn is_saturated(&self, now: Now) -> bool {
         let is_due = |(at_ms, _): &(u64, Box<[u8]>)| *at_ms <= now.unix_ms + RETRY_MS;
         self.by_key.len() == EXPIRING_KEYS_MAX && self.by_time.last().is_some_and(is_due)
@@ -83,13 +85,13 @@ impl Agenda {
         self.by_key.insert(key.clone(), (at_ms, version));
         self.by_time.insert((at_ms, key));
         if self.by_key.len() > EXPIRING_KEYS_MAX {
-            let (at_ms, key) = self.by_time.pop_last().expect("there are many");
+            let (at_ms, key) = self.by_time.pop_last().expect("the agenda is full");
             self.by_key.remove(&key);
             self.missed_from_ms = self.missed_from_ms.min(at_ms);
         }
     }
 
-    /// The key is gone.
+    /// The key was deleted.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         if self.by_key.is_empty() {
             return;
@@ -99,7 +101,8 @@ impl Agenda {
         }
     }
 
-    /// The next overdue key and its version. It is due again later, unless it is written.
+    /// Takes the next overdue key and its version. It becomes due again after [`RETRY_MS`] unless
+    /// it is written.
     pub(crate) fn take_due(&mut self, now: Now) -> Option<(Box<[u8]>, OpId)> {
         self.by_time.first().filter(|(at_ms, _)| *at_ms <= now.unix_ms)?;
         let (_, key) = self.by_time.pop_first().expect("just seen");

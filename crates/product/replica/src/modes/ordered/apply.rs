@@ -1,6 +1,6 @@
-//! A decision at every member: it is logged, takes effect, and is released.
+//! How every member handles a decision: it is logged, takes effect, and is released.
 //!
-//! An uncontended decision takes effect when it is logged, a contended one when every member has
+//! An uncontended decision takes effect when it is logged; a contended one when every member has
 //! synced it (R2).
 
 use super::contents::{effects, is_large};
@@ -31,14 +31,14 @@ where
         self.settle(host, now, decided);
     }
 
-    /// The part of [`Self::log_decision`] that replaying the log shares.
+    /// The part of [`Self::log_decision`] that also runs when the log is replayed.
     pub(crate) fn settle(&mut self, host: &mut Host, now: Now, decided: Decided) {
-        // `None`: the op is not open. It may have been decided again for a member that seemed to
-        // wait for it; the first decision stands.
+        // `None`: the op is not open. It was decided before, and once more for a member that seemed
+        // to wait for it; the first decision counts.
         let unreleased = self.locks.decide(decided.op);
         if unreleased.is_none() {
-            // The op was refused without its prepare, or its effect is in the engine already. It
-            // must not be taken in again.
+            // The op was refused and never prepared here, or its effect is already in the engine.
+            // Remember its result so that it is not accepted again.
             let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
             self.clients.remember(decided.op, decided.index, result);
             self.keep_named(host);
@@ -52,9 +52,10 @@ where
         self.sequence.keep(decided);
     }
 
-    /// An uncontended decision implies that the earlier decisions of its key are released (R2).
-    /// Without this, only messages say so, and a restarted replica that replays its log would apply
-    /// the older ones after it.
+    /// Releases the earlier decisions of an op's keys: an uncontended decision implies that they
+    /// are released (R2). Messages usually say so, too, but they are not in the log: without this,
+    /// a restarted replica that replays its log would apply the older decisions after the newer
+    /// one.
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
         let keys = op.stored.stored_keys();
@@ -69,7 +70,7 @@ where
     }
 
     /// Applies a decision to the engine, remembers its result, answers its client if this member
-    /// answers, and unlocks.
+    /// answers clients, and unlocks its keys.
     fn take_effect(&mut self, host: &mut Host, now: Now, decided: &Decided) {
         let result = StoredResult::of(&decided.wire(self.id(), self.membership.epoch));
         match self.locks.remove(decided.op) {
@@ -81,8 +82,8 @@ where
                 self.locks.let_go(op);
             }
             None => {
-                // Whatever it wrote is in the engine: the log is being replayed, and the prepare
-                // was trimmed.
+                // The log is being replayed, and the op's prepare was trimmed from it: so its
+                // effect is in the engine already.
                 if decided.effect != Effect::None {
                     self.contents.recent_mut().forget_through(decided.index);
                 }
@@ -123,7 +124,8 @@ where
         }
     }
 
-    /// A decided op of this key has taken effect.
+    /// An op of this key has taken effect: the key's repair ends if its entry was written, and
+    /// waiting ops and gets continue.
     fn unlock(&mut self, host: &mut Host, now: Now, key: &[u8], effect: Effect) {
         if effect != Effect::None {
             self.finish_repair(host, now, key);
@@ -136,7 +138,8 @@ where
         self.serve_gets(host, now, waiting, key);
     }
 
-    /// Shows what every member has synced, through decision `through`.
+    /// Releases the decisions up to `through`, which every member has synced, and shows the
+    /// contended ones.
     pub(crate) fn release(&mut self, host: &mut Host, now: Now, through: u64) {
         while let Some(decided) = self.sequence.release_next(through) {
             if decided.contended {

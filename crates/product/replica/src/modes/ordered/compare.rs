@@ -1,23 +1,23 @@
-//! Compares another member's list of a key range with the entries here. Reports the keys that
-//! differ without a decision under way to explain it.
+//! Compares another member's listing of a key range with the local entries. Reports keys that
+//! differ although no decision under way explains it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::scrub::ListedEntry;
 
-/// A page of another member that is to be compared.
+/// A page listed by another member that has to be compared.
 #[derive(Clone)]
 pub(crate) struct Compare {
     pub(crate) logged: u64,
     pub(crate) is_last: bool,
     pub(crate) bytes: usize,
     pub(crate) listed: Vec<(Box<[u8]>, Option<ListedEntry>)>,
-    /// Pages of the engine that may still be read for it.
+    /// How many pages of the engine may still be read for this comparison.
     pub(crate) pages_left: usize,
 }
 
-/// What a scrub page lists of an entry.
+/// What a page of the scrub lists for an entry.
 pub(crate) fn listed_entry(stored: &[u8]) -> ListedEntry {
     let entry = Entry::decode(stored).expect("the engine returns what was stored");
     let digest = nicekv_proto::placement::key_digest(stored).0;
@@ -26,7 +26,8 @@ pub(crate) fn listed_entry(stored: &[u8]) -> ListedEntry {
 }
 
 impl Compare {
-    /// The keys whose entries differ between the sender and this member, which is not behind.
+    /// The keys whose entries differ between the sender and this member. This member must have
+    /// logged at least as much as the sender.
     pub(crate) fn suspects(&self, mine: &[(&[u8], &[u8])]) -> Vec<Box<[u8]>> {
         let mut suspects = Vec::new();
         let mut mine = mine.iter().peekable();
@@ -52,7 +53,7 @@ impl Compare {
     fn differs(&self, theirs: Option<ListedEntry>, mine: Option<&[u8]>) -> bool {
         let mine = mine.map(listed_entry);
         match (theirs, mine) {
-            // It was written since.
+            // The key was written after the sender listed it.
             (_, Some(mine)) if mine.index > self.logged => false,
             (Some(theirs), Some(mine)) => theirs != mine,
             // A tombstone is dropped when every original member holds the deletion.

@@ -1,8 +1,8 @@
 //! What a partition holds in the engine, and how much of that other members hold (R7).
 //!
-//! A deletion is stored as a tombstone, so that a member that copies recent changes copies it too.
-//! The tombstone is dropped when every original member of the partition holds the decision; a
-//! member that leaves later comes back with it.
+//! A deletion is stored as a tombstone, so that a member that copies recent changes copies the
+//! deletion, too. The tombstone is dropped when every original member of the partition holds the
+//! deletion. From then on an original that leaves and returns has the deletion in its own storage.
 //!
 //! Every change of an entry passes through here, and is reported to
 //! [`Visibility`](crate::Visibility).
@@ -21,12 +21,12 @@ use nicekv_proto::replication::Effect;
 use nicekv_proto::{Form, PartitionId, StoredUpdate};
 use smallvec::SmallVec;
 
-/// Tombstones in the engine, the oldest first. Those beyond [`TOMBSTONES_MAX`] are left to the
-/// scrub.
+/// Tombstones in the engine, oldest first. Those beyond [`TOMBSTONES_MAX`] are left for the scrub
+/// to find.
 #[derive(Clone)]
 pub(crate) struct Tombstones {
     queue: VecDeque<(u64, Box<[u8]>)>,
-    /// The newest deletion of each key that was not written again.
+    /// For each deleted key the index of its newest deletion, unless the key was written again.
     newest: Map<Box<[u8]>, u64>,
 }
 
@@ -49,7 +49,7 @@ impl Tombstones {
         self.newest.insert(key.into(), entry.index);
     }
 
-    /// The next key that was deleted no later than decision `through`, and still is.
+    /// Takes the next key whose newest deletion has an index up to `through`.
     fn pop_through(&mut self, through: u64) -> Option<Box<[u8]>> {
         while let Some((index, key)) = self.queue.pop_front_if(|(index, _)| *index <= through) {
             if self.newest.get(&key) == Some(&index) {
@@ -101,9 +101,10 @@ pub(crate) fn reference(prepared: &StoredUpdate) -> Option<Reference> {
 #[derive(Clone)]
 pub(crate) struct Contents {
     partition: PartitionId,
-    /// A handoff lacks what was decided through here.
+    /// A handoff lacks entries written by decisions up to this one.
     floor: u64,
-    /// Every original member holds the decisions through this one, or was reset since.
+    /// Every original member has the decisions up to this one, or was emptied since and copies
+    /// everything.
     held_by_originals: u64,
     tombstones: Tombstones,
     agenda: Agenda,
@@ -111,7 +112,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// For a partition that is empty, or whose entries are unknown.
+    /// State for a partition that is empty, or whose entries are unknown.
     pub(crate) fn new(partition: PartitionId, host: &Host) -> Self {
         let (tombstones, agenda) = (Tombstones::new(host.map()), Agenda::new(host.map()));
         let recent = Recent::new(host.recent_decisions_max(RECENT_DECISIONS_MAX));
@@ -134,7 +135,7 @@ impl Contents {
         &mut self.recent
     }
 
-    /// A handoff lacks what was decided through here.
+    /// A handoff lacks entries written by decisions up to this one.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
@@ -143,7 +144,8 @@ impl Contents {
         self.floor = floor;
     }
 
-    /// Every original member holds the decisions through this one, or was reset since.
+    /// Every original member has the decisions up to this one, or was emptied since and copies
+    /// everything.
     pub(crate) fn held_by_originals(&self) -> u64 {
         self.held_by_originals
     }
@@ -178,8 +180,8 @@ impl Contents {
         host.storage.clear(self.partition);
     }
 
-    /// Every member has synced the decisions through `released`. If all originals are among them,
-    /// drops the tombstones.
+    /// Every member has synced the decisions up to `released`. If all originals are members, drops
+    /// the tombstones of these decisions.
     pub(crate) fn drop_tombstones(&mut self, host: &mut Host, membership: &Membership, released: u64) {
         if !membership.is_whole() {
             return;

@@ -1,14 +1,14 @@
 //! Copying a partition to a joiner (R7, R8): the source's side.
 //!
-//! The primary starts every copy, because only it knows all decisions. It waits until its recovery
-//! is complete, that is until every op that was open when its epoch began is decided: such an op
-//! may have been answered already, and a joiner that became consistent without it could lose it.
-//! The entries come from the primary, or from a ready handoff, which holds everything that was
-//! decided since its `floor`.
+//! The primary starts every copy, because only it knows all decisions. It first waits until its
+//! recovery is complete, that is, until every op that was open when its epoch began is decided:
+//! such an op may have been answered already, and a joiner that became consistent without it could
+//! lose it. The entries come from the primary, or from a ready handoff, which holds everything
+//! decided after its `floor`.
 //!
-//! Recent changes are known by decision (`recent`). For older ones the engine is read page by page,
-//! and newer entries are sent. Both ways only need to cover decisions from before this epoch: the
-//! joiner logs later ones itself.
+//! For recent decisions the written keys are known (`recent`), and only these are read. For older
+//! ones the engine is read page by page, and entries that are new to the joiner are sent. Either
+//! way only decisions from before this epoch have to be covered: the joiner logs later ones itself.
 
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
@@ -37,8 +37,8 @@ where
             && self.sequence.released() >= lead.recovery_end()
     }
 
-    /// A joiner asks for a part. If it cannot be sent now there is no reply, and the joiner asks
-    /// again.
+    /// A joiner requests a part of the copy. If it cannot be sent now, there is no reply, and the
+    /// joiner asks again.
     pub(crate) fn serve_copy(
         &mut self,
         host: &mut Host,
@@ -67,7 +67,8 @@ where
                 let (piece, _, more) = self.clients.export(ExportCursor::from_bytes(after), COPY_CHUNK_BYTES);
                 self.send_chunk(host, peer, self.membership.epoch, section, more, &piece);
             }
-            // A joiner that needs everything gets it in key order, as it is stored.
+            // If the joiner needs everything (`since` is 0), it gets it in key order, the order in
+            // the engine.
             CopySection::Entries if since > 0 && self.contents.recent().reaches(since) => {
                 self.gather_recent(host, peer, since, base);
             }
@@ -89,7 +90,8 @@ where
         }
     }
 
-    /// What a joiner has of the decisions through `base`, and where the rest comes from.
+    /// The answer to a joiner's first request: which of the decisions up to `base` it has, and
+    /// which member sends the rest.
     fn begun(&self, host: &Host, joiner: NodeId, base: u64, logged: u64, theirs: &History) -> Begun {
         let joins_as_handoff = self.membership.role(joiner) == Some(MemberRole::Handoff);
         let mut history = self.sequence.history().clone();
@@ -109,7 +111,7 @@ where
         Begun { since, entries_since, covers: self.sequence.logged(), source, history }
     }
 
-    /// A page has been read.
+    /// The engine has read a page for this purpose.
     pub(crate) fn take_page(&mut self, host: &mut Host, now: Now, purpose: ScanPurpose, page: &Page<'_>) {
         let Page { entries, more, .. } = *page;
         match purpose {
@@ -120,8 +122,8 @@ where
         }
     }
 
-    /// A page was read for a joiner. Sends what is newer than what the joiner holds, once there is
-    /// enough.
+    /// A page was read for a joiner. Sends the entries that are newer than what the joiner holds,
+    /// once there are enough for a frame.
     fn on_copy_scanned(&mut self, host: &mut Host, mut scan: CopyScan, entries: &[u8], more: bool) {
         let mut last = None;
         for (key, entry) in stored_entries(entries) {
@@ -142,8 +144,8 @@ where
         self.send_chunk(host, scan.peer, self.membership.epoch, CopySection::Entries, more, &payload);
     }
 
-    /// Looks up the keys of the next decisions after `since`, through the last one before this
-    /// epoch. The joiner logs later ones itself.
+    /// Looks up the keys written by the next decisions after `since`, up to the last decision
+    /// before this epoch. The joiner logs later ones itself.
     fn gather_recent(&mut self, host: &mut Host, peer: StreamPeer, since: u64, base: u64) {
         let written = self.contents.recent().written(since, base);
         let keys: Vec<(u64, RecentKey)> =
@@ -157,9 +159,9 @@ where
         self.waits.scan(token, self.membership.epoch, purpose);
     }
 
-    /// The entries of recent decisions were read. Sends the joiner those that are still current; an
-    /// entry that was written again follows in the later decision's turn. `more`: the page was full
-    /// before the last key.
+    /// The entries of recently written keys were read. Sends the joiner those that are still
+    /// current; an entry that a later decision has written again is sent when that decision is
+    /// reached. `more`: the page was full before the last key.
     fn on_recent_gathered(&mut self, host: &mut Host, recent: CopyRecent, entries: &[u8], more: bool) {
         let Some(base) = self.sequence.base() else { return };
         let (mut found, mut through) = (Vec::new(), recent.since);

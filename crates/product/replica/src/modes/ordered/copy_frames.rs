@@ -1,4 +1,4 @@
-//! Payloads that a joiner and the source of its copy exchange within the frames of
+//! Payloads that a joiner and the source of its copy exchange, inside of the frames of
 //! `nicekv_proto::recovery`.
 
 use super::history::History;
@@ -11,15 +11,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The primary's first answer to a joiner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
-    /// The joiner holds the decisions through this one; 0: it must empty its space.
+    /// The joiner may keep what it has from decisions up to this one. 0: it must empty its space.
     pub(crate) since: u64,
-    /// It needs the entries written after this one. Above `since` only for a handoff.
+    /// The joiner needs the entries written after this decision. Greater than `since` only for a
+    /// handoff.
     pub(crate) entries_since: u64,
-    /// The primary's last decision.
+    /// The last decision of the primary.
     pub(crate) covers: u64,
     /// The member that sends the entries.
     pub(crate) source: NodeId,
-    /// Of the decisions before this epoch.
+    /// The epochs in which the decisions before the present epoch were made.
     pub(crate) history: History,
 }
 
@@ -56,19 +57,19 @@ impl Begun {
         })
     }
 
-    /// The joiner will not hold what was decided through here; 0 for an original.
+    /// The joiner will lack entries written by decisions up to this one. 0 for an original.
     pub(crate) fn floor(&self) -> u64 {
         if self.entries_since > self.since { self.entries_since } else { 0 }
     }
 }
 
-/// A part of the entries: the source's last decision, the progress by decisions and by keys, and
-/// keyed entries.
+/// A part of the entries: the source's last decision, how far the copy has come by decisions and by
+/// keys, and entries with their keys.
 pub(crate) struct EntriesChunk<'a> {
     pub(crate) covers: u64,
-    /// With this part the joiner has everything written through this decision.
+    /// With this part the joiner has everything that decisions up to this one have written.
     pub(crate) through: u64,
-    /// The key after which the next part begins.
+    /// The next part begins after this key.
     pub(crate) after: &'a [u8],
     pub(crate) entries: &'a [u8],
 }

@@ -1,5 +1,5 @@
-//! The second half of a put, at the primary: it alone orders the ops of a key, in its own log order
-//! (R1, R2).
+//! The second half of a put: the primary decides. It alone orders the ops of a key, in the order of
+//! its own log (R1, R2).
 
 use super::locks::Latest;
 use super::partition::{Agreement, OrderedPartition};
@@ -14,8 +14,8 @@ use nicekv_proto::chunk::Round;
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Now, OpId, Status, StoredKey, Update};
 
-/// Whether a decision refuses an op that its evaluation, later or at another member, might execute.
-/// No client is told before all members have synced it.
+/// Whether this status refuses an op that another evaluation, later or at another member, might
+/// execute. No client receives such a refusal before all members have synced it.
 pub(crate) fn is_refusal(status: Status) -> bool {
     matches!(status, Status::DiskFull | Status::StaleStamp | Status::EndedByStore)
 }
@@ -24,10 +24,10 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Decides what can be decided of a key: its oldest undecided op, if all have acknowledged it,
-    /// and then the next.
+    /// Decides as many ops of a key as possible: the oldest undecided op if all members have
+    /// acknowledged it, then the next one, and so on.
     pub(crate) fn decide_key(&mut self, host: &mut Host, now: Now, key: &[u8]) {
-        // Keys of transactions: a decision may make ops of its other keys the next ones.
+        // Other keys of decided transactions: their next op may have become decidable.
         let mut others = Vec::new();
         self.decide_of(host, now, key, &mut others);
         while let Some(other) = others.pop() {
@@ -44,7 +44,8 @@ where
                 return;
             }
             let Some(verdict) = self.judge_unless_barred(host, now, key, op) else {
-                // A delete by expiry that goes before the op waits for no member.
+                // In a chain, a delete by expiry that was put before the op needs no acks, so go on
+                // with it.
                 let is_passed = |key: &[u8]| self.next_decidable(key).is_some_and(|next| next != op);
                 if Self::DECIDES_AT_ONCE && is_passed(key) {
                     continue;
@@ -57,7 +58,8 @@ where
         }
     }
 
-    /// [`Self::judge`], or an error if the op has ended this node's process too often (T6).
+    /// The outcome of [`Self::judge`], or an error if executing the op has ended this node's
+    /// process too often (T6).
     fn judge_unless_barred(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
         if host.op_marks.bars(op) {
             host.count_barred(self.id(), self.membership.epoch, op);
@@ -69,7 +71,8 @@ where
         verdict
     }
 
-    /// What an op does. `None`: something else comes first, and the op is looked at again later.
+    /// Determines the effect of an op. `None`: something else has to happen first, and the op is
+    /// judged again later.
     fn judge(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict> {
         let state = self.locks.op(op)?;
         if is_hold(state.stored.head()) {
@@ -81,7 +84,8 @@ where
         if state.votes.any_refused {
             return Some(Verdict::unchanged(Status::DiskFull, None));
         }
-        // Then the value that it carries does not matter either.
+        // The op does not depend on the key's state, nor does its outcome on the value that it
+        // carries.
         if !needs_state(state.stored.head()) {
             return Some(evaluate(state.stored.head(), None));
         }
@@ -94,20 +98,21 @@ where
         self.judge_known(host, now, key, op)
     }
 
-    /// Whether the state of a key is known for its next op, and no expiry comes first. If not, this
-    /// starts what is missing, and the op is looked at again later.
+    /// Whether the state of a key is known for its next op, and the value need not expire first. If
+    /// not, starts the read or the delete; the op is judged again afterwards.
     pub(crate) fn knows(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> bool {
         let Some(locked) = self.locks.key(key) else { return false };
         match locked.latest() {
             Latest::Known(value) => {
                 let overdue = value.as_ref().filter(|value| is_overdue(value.expiry_ms, now));
                 let version = overdue.map(|value| value.version);
-                // Not before an op that the last primary may have answered on the value as it was
-                // (R3).
+                // An op that was open when the epoch began is decided without such a delete: the
+                // last primary may have answered it, based on the unexpired value (R3).
                 let version = version.filter(|_| !self.is_recovered(op));
                 !version.is_some_and(|version| self.expire_first(host, now, key, version))
             }
-            // A decision that is not released is not in the engine. Its release leads back here.
+            // An unreleased decision is not in the engine yet. When it is released, the op is
+            // judged again.
             Latest::Unknown if locked.unreleased() > 0 => false,
             Latest::Unknown => {
                 let token = host.read(self.membership.partition, key);
@@ -130,13 +135,14 @@ where
         if !Self::DECIDES_AT_ONCE && state.votes.acks != all_acks {
             return None;
         }
-        // An op of one key is always its key's next.
+        // A transaction must be the next op of each of its keys (T2); an op of a single key is that
+        // already.
         let is_next = !state.stored.is_transaction() || self.locks.is_next(op);
         is_next.then_some(op)
     }
 
-    /// Whether this is a primary that has recovered, in an activated epoch with enough members (R3,
-    /// R6), and is not drained (R17).
+    /// Whether this primary may decide: it has recovered, its epoch is activated and has enough
+    /// members (R3, R6), and the partition is not drained (R17).
     pub(crate) fn may_decide(&self) -> bool {
         let decides = self.lead.as_ref().is_some_and(|lead| lead.is_ready() && !lead.is_drained());
         decides && self.membership.activated && self.membership.has_members_enough()
@@ -148,9 +154,9 @@ where
         self.lead.as_ref().is_some_and(|lead| lead.recovered_through() >= order)
     }
 
-    /// Whether an update would name chunks that the garbage collection round of this epoch may
-    /// collect (P8). An op that was open when the epoch began is exempt: it may have been answered,
-    /// and is decided before names are listed.
+    /// Whether an update might name chunks that this epoch's round of garbage collection removes,
+    /// because its stamp is older than the round (P8). An op that was open when the epoch began is
+    /// exempt: it may have been answered, and it is decided before the round lists names.
     pub(crate) fn is_stale(&self, update: &Update<'_>) -> bool {
         let stamp_min = self.membership.stamp_min;
         let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
@@ -171,17 +177,17 @@ where
             any_unreleased |= locked.unreleased() > 0;
             any_waits |= locked.undecided().nth(1).is_some();
         });
-        // A hold does nothing, in whatever order.
+        // A hold has no effect, so its order does not matter.
         let any_contended = state.votes.any_contended && !is_hold(state.stored.head());
         let contended = any_contended || any_unreleased || recovered || is_told_late;
-        // No member of a chain shows an entry before all others have it.
+        // A member of a chain shows an entry only when all others have it.
         let contended = contended || Self::DECIDES_AT_ONCE;
-        // Worth keeping only if an op waits for it.
+        // The new state is only useful if another op waits for this one.
         self.keep_latest(op, &verdict, contended || any_waits);
         self.publish(host, now, op, contended, verdict);
     }
 
-    /// Keeps the new state of the keys of an op that is being decided, for their next ops.
+    /// When an op is decided, keeps the new state of its keys for their next ops.
     fn keep_latest(&mut self, op: OpId, verdict: &Verdict, is_waited_for: bool) {
         let Some(state) = self.locks.op(op) else { return };
         if verdict.effect == Effect::Transaction {
@@ -203,7 +209,7 @@ where
         self.locks.set_latest(&key, Latest::Known(latest));
     }
 
-    /// Makes a verdict the next decision.
+    /// Turns a verdict into the next decision.
     pub(crate) fn publish(&mut self, host: &mut Host, now: Now, op: OpId, contended: bool, verdict: Verdict) {
         let decided = Decided {
             index: self.sequence.logged() + 1,
@@ -225,7 +231,7 @@ where
         host.arm_sweep(now);
     }
 
-    /// The engine's state of a key was read for its next op.
+    /// The engine has read the state of a key for its next op.
     pub(crate) fn on_state_read(
         &mut self,
         host: &mut Host,

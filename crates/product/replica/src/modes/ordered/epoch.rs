@@ -1,5 +1,5 @@
-//! A new epoch: roles change, acks are void, and the primary recovers before it decides (R1, R3,
-//! R4).
+//! Entering an epoch: roles change, earlier acks are void, and the primary recovers before it
+//! decides (R1, R3, R4).
 //!
 //! ```text
 //! metadata      primary                       member
@@ -12,9 +12,9 @@
 //!    │             │──Decisions, watermark──────▶│
 //! ```
 //!
-//! Why adopting the longest log is right: members of one epoch hold prefixes of one sequence, and a
-//! primary extends it only after it has adopted the longest prefix among all members of its epoch.
-//! A decision of a dead primary that no other member holds was either shown to no client
+//! Why it is safe to adopt the longest log: members of one epoch hold prefixes of one sequence, and
+//! a primary extends the sequence only after it has adopted the longest prefix among all members of
+//! its epoch. A decision of a dead primary that no other member holds was either shown to no client
 //! (contended), or comes out the same when it is decided again (uncontended).
 
 use super::lead::{Lead, Phase};
@@ -30,11 +30,11 @@ use nicekv_proto::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX,
 use nicekv_proto::replication::Decision;
 use nicekv_proto::{Epoch, NodeId, Now, OpId, StoredKey};
 
-/// Open ops that one sweep looks at, the oldest first.
+/// How many open ops one sweep examines, oldest first.
 pub(crate) const SWEPT_OPS_MAX: usize = 256;
 
-/// Whether an op that is not here may be undecided. A process that may have forgotten something
-/// cannot conclude from later ops of the client that it is not.
+/// Whether an op that this node does not hold may still be undecided. "Expired" proves that it is
+/// not, unless this process may have forgotten something (R18).
 fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
     match lookup {
         Lookup::New => true,
@@ -48,16 +48,18 @@ where
     Self: Agreement,
 {
     /// Whether this replica may enter an epoch that the metadata service assigns, in the role that
-    /// it has there.
+    /// the assignment names.
     pub(crate) fn may_take_up(&self, host: &mut Host, assign: &Assign) -> bool {
         if assign.epoch < self.epoch_min() {
-            // Two epochs with one number must not be taken for the same (R7).
+            // This number may have been used for another epoch. Two epochs with one number must not
+            // be mistaken for each other (R7).
             return false;
         }
         let standing = Membership::of(assign, host.config.node).standing;
         if assign.epoch > self.membership.epoch && standing.serves() && self.former.is_some() {
-            // This replica lacks what a full member must hold. It had reported its copy as complete
-            // when that was durable, so this storage has forgotten it (R18).
+            // The assignment makes this replica a full member, but it lacks data. It reported its
+            // copy as complete only when the copy was durable, so its storage has forgotten
+            // something (R18).
             host.counters.refused += 1;
             host.report(self.id(), assign.epoch, ReportKind::Forgot(host.config.node));
             return false;
@@ -65,7 +67,7 @@ where
         true
     }
 
-    /// Enters an epoch, or takes up that it is activated.
+    /// Enters an epoch; or, if it is in that epoch already, notes that the epoch is activated.
     pub(crate) fn take_up(&mut self, host: &mut Host, now: Now, assign: &Assign) {
         if assign.epoch > self.membership.epoch {
             self.enter(host, now, Membership::of(assign, host.config.node));
@@ -84,14 +86,15 @@ where
         if self.membership.epoch == Epoch::default() {
             self.drop_torn(host);
             let is_empty = self.sequence.logged() == 0 && self.locks.count() == 0 && self.former.is_none();
-            // Nothing was confirmed before the first epoch of a partition, nor by a node that is
-            // new to it.
+            // In the first epoch of a partition, or at a node that is new to it, nothing can have
+            // been confirmed before.
             self.is_proven |=
                 membership.epoch == Epoch(1) || (is_empty && membership.standing == Standing::Handoff);
         }
         self.membership = membership;
         if self.membership.sealed {
-            // The primary waits for the sync, and clients wait for the primary.
+            // The primary of a sealed epoch waits until members have synced, and clients wait for
+            // the child.
             host.storage.want_sync();
         }
         if !self.membership.standing.serves() {
@@ -124,7 +127,7 @@ where
         self.finish_collecting(host, now);
     }
 
-    /// Asks the members that have not answered.
+    /// Asks the members that have not answered yet.
     pub(crate) fn ask(&mut self, host: &mut Host) {
         let lead = self.lead.as_ref().expect("a primary");
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
@@ -151,7 +154,7 @@ where
         }
     }
 
-    /// The primary of the epoch asks what this member holds.
+    /// The epoch's primary asks what this member holds.
     pub(crate) fn on_recover_request(&mut self, host: &mut Host, request: &RecoverRequest) {
         if !self.membership.accepts(request.epoch, request.sender)
             || request.sender != self.membership.primary
@@ -176,7 +179,7 @@ where
         host.outbox.send(self.membership.primary_address(), |out| reply.encode(out));
     }
 
-    /// Primary: a member says what it holds.
+    /// Primary: a member reports what it holds.
     pub(crate) fn on_recover_reply(&mut self, host: &mut Host, now: Now, reply: &RecoverReply) {
         if !self.membership.accepts(reply.epoch, reply.sender) {
             return;
@@ -203,9 +206,8 @@ where
         }
     }
 
-    /// Primary: when all members have answered, goes on with the longest log. If a member has
-    /// forgotten something, reports that instead, and waits for an epoch in which that member joins
-    /// (R18).
+    /// Primary: once all members have answered, adopts the longest log. If a member has forgotten
+    /// something, reports that instead, and waits for an epoch in which that member joins (R18).
     pub(crate) fn finish_collecting(&mut self, host: &mut Host, now: Now) {
         let lead = self.lead.as_ref().expect("a primary");
         let Some((from, target)) = lead.farthest().filter(|_| lead.phase() == Phase::Collecting) else {
@@ -223,8 +225,9 @@ where
         }
     }
 
-    /// Primary: has all decisions. If it may have forgotten ops that it had acknowledged, it
-    /// fetches those that others hold before it decides, because each may have been answered (R18).
+    /// Primary: all decisions are here. If this process may have forgotten ops that it had
+    /// acknowledged, it fetches all open ops that others hold before it decides, because each of
+    /// them may have been answered (R18).
     fn fetch_open_ops(&mut self, host: &mut Host, now: Now) {
         if self.is_proven || Self::DECIDES_AT_ONCE {
             return self.become_ready(host, now);
@@ -233,7 +236,7 @@ where
         self.finish_fetching(host, now);
     }
 
-    /// Primary: goes on when it holds all open ops that others hold.
+    /// Primary: continues once it holds all open ops that others hold.
     pub(crate) fn finish_fetching(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.phase() == Phase::Fetching) else { return };
         lead.keep_wanting(|op| {
@@ -246,8 +249,8 @@ where
         }
     }
 
-    /// Primary: a member that lacks decisions which another member knows to be synced by all. Only
-    /// full members are compared: a joiner counts what it has copied as released.
+    /// Primary: finds a member that lacks decisions which another member knows to be synced by all.
+    /// Only full members are compared, because a joiner counts what it has copied as released.
     fn forgetful_member(&self) -> Option<NodeId> {
         let lead = self.lead.as_ref()?;
         let position = |at: usize| match at == lead.me() {
@@ -261,12 +264,13 @@ where
         Some(forgetful.1.node)
     }
 
-    /// Whether this is the decision that is adopted next, from the member that has it.
+    /// Whether this is the next decision to adopt, and `sender` the member from which they are
+    /// adopted.
     pub(crate) fn adopts(&self, sender: NodeId, decision: &Decision<'_>) -> bool {
         self.adopts_from(sender) && decision.index == self.sequence.logged() + 1
     }
 
-    /// Whether this member has decisions that the primary adopts.
+    /// Whether the primary is adopting decisions from this member.
     pub(crate) fn adopts_from(&self, sender: NodeId) -> bool {
         let phase = self.lead.as_ref().map(Lead::phase);
         matches!(phase, Some(Phase::Adopting { from, .. }) if self.membership.members[from].node == sender)
@@ -286,14 +290,14 @@ where
         self.sequence.begin_at(self.sequence.logged());
         let lead = self.lead.as_mut().expect("a primary");
         lead.become_ready(now, host.storage.appended(), self.sequence.logged());
-        // Ops that only others held when they answered may have arrived here since.
+        // Ops that only others held when they answered may have arrived here since then.
         lead.keep_wanting(|op| !self.locks.holds(op));
         host.storage.want_sync();
         self.on_recovered(host, now);
         self.resume(host, now);
     }
 
-    /// Decides what can be decided of all open ops.
+    /// Decides as many of the open ops as possible.
     pub(crate) fn decide_all(&mut self, host: &mut Host, now: Now) {
         let keys: Vec<StoredKey> =
             self.locks.undecided_after(0).flat_map(|(_, op)| op.stored.stored_keys()).collect();

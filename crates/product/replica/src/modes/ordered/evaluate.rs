@@ -1,8 +1,8 @@
-//! What an update does to a key: conditions and atomic operations.
+//! Evaluates an update on a key: its condition and its atomic operation.
 //!
 //! Only the primary evaluates, in its own order, and the outcome travels in the decision.
-//! Evaluation is a function of the update and the key's state alone, so that a recovered op that
-//! was already answered gets the same outcome again (R2, R3).
+//! Evaluation is a function of the update and the key's state alone, so a recovered op that was
+//! already answered gets the same outcome again (R2, R3).
 
 use crate::ValuePart;
 use alloc::vec::Vec;
@@ -13,12 +13,12 @@ use nicekv_proto::recovery::Entry;
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Condition, ExpireCondition, Expiry, Form, OpId, Operation, Status, Update};
 
-/// The state of a key that is present.
+/// The state of a key that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyValue {
     pub(crate) version: OpId,
     pub(crate) expiry_ms: u64,
-    /// For a large value, its reference.
+    /// The value; for a large value, its reference.
     pub(crate) value: Vec<u8>,
     pub(crate) form: Form,
 }
@@ -32,7 +32,7 @@ impl KeyValue {
         }
     }
 
-    /// The value as a part of another one.
+    /// This value as a part from which a longer one is built.
     fn part(&self) -> ValuePart {
         match self.form {
             Form::Large => ValuePart::Large(Reference::checked(&self.value)),
@@ -54,12 +54,12 @@ pub(crate) struct Verdict {
     pub(crate) version: OpId,
     pub(crate) expiry_ms: u64,
     pub(crate) integer: i64,
-    /// For a large value, its reference.
+    /// The value to store or to return; for a large value, its reference.
     pub(crate) value: Vec<u8>,
     pub(crate) form: Form,
     pub(crate) value_is_result: bool,
-    /// Another evaluation may have another outcome, so no client is told before all members have
-    /// synced the decision.
+    /// Evaluating the op again may give another outcome, so no client is answered before all
+    /// members have synced the decision.
     pub(crate) may_differ: bool,
 }
 
@@ -79,12 +79,12 @@ impl Verdict {
         }
     }
 
-    /// Whether the result names a large value.
+    /// Whether the client's result names a large value.
     pub(crate) fn tells_large(&self) -> bool {
         self.value_is_result && self.form == Form::Large
     }
 
-    /// Stores a value that was built for the op.
+    /// Stores the large value that was built for the op.
     pub(crate) fn made(op: OpId, reference: Reference, state: Option<&KeyValue>) -> Self {
         let (integer, form) = (reference.length.into(), Form::Large);
         let expiry_ms = state.map_or(0, |state| state.expiry_ms);
@@ -98,20 +98,20 @@ impl Verdict {
         Self { effect, status, version: op, expiry_ms, integer: 0, value, form, value_is_result, may_differ }
     }
 
-    /// Stores a value that may not fit in a datagram.
+    /// Stores a computed value in the form that its length needs.
     fn store_long(update: &Update<'_>, value: Vec<u8>, state: Option<&KeyValue>) -> Self {
         let form = Form::of_length(update.key.len(), value.len());
         Self { form, ..Self::store(update.op, value, state.map_or(0, |state| state.expiry_ms)) }
     }
 
-    /// Stores the same value again.
+    /// Stores the same value with another expiry.
     fn store_again(op: OpId, state: &KeyValue, expiry_ms: u64) -> Self {
         Self { form: state.form, ..Self::store(op, state.value.clone(), expiry_ms) }
     }
 
     /// Adds the previous value to the result. A decision has room for one value: if it carries a
-    /// new one to be stored, the result goes without (an increment or append returns the sum or the
-    /// length).
+    /// new value to store, the result goes without the previous one (an increment or append returns
+    /// the sum or the length).
     pub(crate) fn with_old(mut self, state: Option<&KeyValue>) -> Self {
         if let Some(state) = state
             && (self.effect != Effect::Store || (&self.value, self.form) == (&state.value, state.form))
@@ -124,19 +124,19 @@ impl Verdict {
     }
 }
 
-/// Whether an op only holds a large value at all members while it is open: it would store the value
-/// only if the key has it already.
+/// Whether an op is a *hold* (L8): while it is open, it keeps a large value at all members. It has
+/// no effect, because its condition is that the key has this value already.
 pub(crate) fn is_hold(update: &Update<'_>) -> bool {
     matches!(update.operation, Operation::SetLarge { .. })
         && update.condition == Condition::IfVersion(update.op)
 }
 
-/// The parts of the value that the update stores, if it does not fit in the decision and has to be
-/// built first.
+/// The parts of the value that the update stores, if the value does not fit into the decision and
+/// has to be built first.
 pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[ValuePart; 2]> {
     let (added, is_large) = match update.operation {
         Operation::Append(suffix) => (suffix.len() as u64, false),
-        // With no previous value, the appended one is the result.
+        // Without a previous value the appended one is the result, so there is nothing to build.
         Operation::AppendLarge(suffix) if state.is_some() => (Reference::checked(suffix).length.into(), true),
         _ => return None,
     };
@@ -158,7 +158,7 @@ pub(crate) fn parts(update: &Update<'_>, state: Option<&KeyValue>) -> Option<[Va
     Some([before, added])
 }
 
-/// Whether the outcome depends on the key's state at all.
+/// Whether the outcome depends on the key's state.
 pub(crate) fn needs_state(update: &Update<'_>) -> bool {
     let blind = match update.operation {
         Operation::Set { expiry, .. }
@@ -182,8 +182,8 @@ pub(crate) fn evaluate(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict
     if update.return_old { verdict.with_old(state) } else { verdict }
 }
 
-/// Whether the key holds another type than the operation works on. An op that asks for the previous
-/// value does not work on hashes.
+/// Whether the key has a type that the operation does not work on. Operations that return the
+/// previous value do not work on hashes either.
 fn is_wrong_type(update: &Update<'_>, state: Option<&KeyValue>) -> bool {
     let Some(state) = state else { return false };
     let is_hash = state.form == Form::Hash;
@@ -204,7 +204,7 @@ pub(crate) fn condition_holds(condition: Condition, state: Option<&KeyValue>) ->
         Condition::Always => true,
         Condition::IfAbsent => state.is_none(),
         Condition::IfPresent => state.is_some(),
-        // The stamp was checked before (P8).
+        // The stamp itself was checked before (P8).
         Condition::Stamped(_) => true,
         Condition::IfVersion(version) | Condition::StampedIfVersion { version, .. } => {
             state.map_or(OpId::NONE, |state| state.version) == version
@@ -241,7 +241,7 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
         Operation::Expire { at_ms, condition } => match state {
             None => Verdict::unchanged(Status::NotFound, None),
             Some(state) if expire_applies(condition, state.expiry_ms, at_ms) => {
-                // 0 would mean "never"; a time that early is past anyway.
+                // 0 would mean that it never expires; 1 ms is in the past, too.
                 Verdict::store_again(update.op, state, at_ms.max(1))
             }
             Some(_) => Verdict::unchanged(Status::ConditionFailed, state),
@@ -252,8 +252,8 @@ fn apply(update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
         Operation::IncrementFieldFloat(added) => hash::increment_float(update, state, added),
         Operation::SetBit { offset, bit } => set_bit(update, state, (offset, bit)),
         Operation::SetRange { offset, bytes } => set_range(update, state, (offset, bytes)),
-        // Steps are evaluated one by one (`transaction`).
-        Operation::Transaction(_) => unreachable!("no update of one key"),
+        // `transaction` evaluates the steps of a transaction one by one.
+        Operation::Transaction(_) => unreachable!("a transaction is no update of one key"),
         Operation::Persist => match state {
             None => Verdict::unchanged(Status::NotFound, None),
             Some(KeyValue { expiry_ms: 0, .. }) => Verdict::unchanged(Status::ConditionFailed, state),
@@ -276,7 +276,7 @@ fn increment(op: OpId, state: Option<&KeyValue>, delta: i64) -> Verdict {
 
 fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, delta: LongDouble) -> Verdict {
     if let Some(large) = state.filter(|state| state.form == Form::Large) {
-        // A number is never this long, except beside a long key.
+        // A large value is no number: it is too long, except beside a long key.
         let may_be_one = large.length() <= VALUE_BYTES_MAX as u64;
         let status = if may_be_one { Status::ValueTooLong } else { Status::NotAFloat };
         return Verdict::unchanged(status, state);
@@ -302,7 +302,7 @@ fn append(update: &Update<'_>, state: Option<&KeyValue>, suffix: &[u8]) -> Verdi
     Verdict { integer: value.len() as i64, ..Verdict::store_long(update, value, state) }
 }
 
-/// Writes bytes over a value that is not large; the result is at least as long as it was.
+/// Overwrites bytes of a value that is not large. The result is never shorter than the value was.
 fn overwrite(update: &Update<'_>, state: Option<&KeyValue>, (start, bytes): (usize, &[u8])) -> Verdict {
     let is_large = state.is_some_and(|state| state.form == Form::Large);
     let end = start.saturating_add(bytes.len());
@@ -355,7 +355,7 @@ pub(crate) fn read(state: Option<&KeyValue>) -> Verdict {
     }
 }
 
-/// The new state of the key, if it changes.
+/// The new state of the key, if the verdict changes it.
 pub(crate) fn after(verdict: &Verdict, operation: &Operation<'_>) -> Option<Option<KeyValue>> {
     let (value, form) = match verdict.effect {
         Effect::None | Effect::Transaction => return None,

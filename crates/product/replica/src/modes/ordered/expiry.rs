@@ -1,5 +1,5 @@
-//! A value expires only by a delete that the primary orders (R11). Until then conditions see it as
-//! present.
+//! Expiry: a value expires only by a delete that the primary decides (R11). Until then conditions
+//! treat it as present.
 //!
 //! If a get or the next op of a key meets an overdue value, the value is deleted first. Other
 //! overdue values are deleted in the background: a few keys of the `agenda` at every heartbeat of
@@ -16,7 +16,8 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Primary: deletes an overdue value. The get waits for that.
+    /// Primary: starts the delete of an overdue value that a get has met. The get waits for the
+    /// delete.
     pub(crate) fn expire_for(
         &mut self,
         host: &mut Host,
@@ -31,7 +32,8 @@ where
         self.wait_for_outcome(host, get, key);
     }
 
-    /// Primary: has the node's own client delete `version` of a key, with an op like any other.
+    /// Primary: starts a delete of `version` of a key, as an op of the node's own client that runs
+    /// like any other.
     pub(crate) fn order_delete(
         &mut self,
         host: &mut Host,
@@ -67,8 +69,8 @@ where
         None
     }
 
-    /// A new op of the node's own client, under an id that the partition has not forgotten (R10),
-    /// and the client's watermark.
+    /// The id of a new op of the node's own client, and that client's watermark. If this partition
+    /// has forgotten the client (R10), the client takes a new id first.
     pub(crate) fn own_op(&self, host: &mut Host, now: Now) -> (OpId, u64) {
         if let Some(horizon) = self.clients.horizon_over(host.config.internal_client) {
             host.renew_internal_client(now, horizon);
@@ -76,7 +78,7 @@ where
         host.internal_op()
     }
 
-    /// Primary: the same for a key without open ops.
+    /// Primary: like `order_delete`, for a key without open ops.
     pub(crate) fn order_alone(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) {
         self.order_delete(host, now, key, version);
         if Self::DECIDES_AT_ONCE {
@@ -84,12 +86,12 @@ where
         }
     }
 
-    /// Primary: the next op of `key` meets an overdue value, which is to be deleted first. Whether
-    /// that is under way.
+    /// Primary: the next op of `key` meets an overdue value, which has to be deleted first. Returns
+    /// whether the delete is under way.
     ///
-    /// The delete goes before ops that come first in the log. It is contended, because they are
-    /// undecided, so it is synced everywhere before anything in this order is shown, and recovery
-    /// keeps the order.
+    /// The delete is decided before ops that precede it in the log. Because these are undecided,
+    /// the delete is contended: every member syncs its decision before anything that follows is
+    /// shown, so recovery keeps the order.
     pub(crate) fn expire_first(&mut self, host: &mut Host, now: Now, key: &[u8], version: OpId) -> bool {
         let me = host.config.internal_client;
         let is_delete = |op: &OpId| self.locks.op(*op).is_some_and(Op::is_delete);
@@ -104,7 +106,7 @@ where
         true
     }
 
-    /// Primary: orders at most `deletes_max` deletes; returns how many.
+    /// Primary: starts deletes of at most `deletes_max` overdue values; returns how many.
     pub(crate) fn expire_overdue(&mut self, host: &mut Host, now: Now, deletes_max: usize) -> usize {
         let mut deletes = 0;
         while deletes < deletes_max
@@ -113,7 +115,7 @@ where
             && host.internal_ops() < EXPIRY_DELETES_OPEN_MAX
         {
             let Some((key, version)) = self.contents.agenda_mut().take_due(now) else { break };
-            // For a locked key its next op does it.
+            // A locked key's next op deletes the overdue value.
             if !self.locks.is_locked(&key) {
                 self.order_alone(host, now, &key, version);
                 deletes += 1;

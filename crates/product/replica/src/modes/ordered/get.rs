@@ -1,7 +1,7 @@
-//! Reading a key for a get (R2, R4, R11, R12).
+//! Reads a key for a get (R2, R4, R11, R12).
 //!
-//! The value is read as of the arrival of the datagram, which lies within the client's call however
-//! late the reply leaves.
+//! The value is read as of the arrival of the datagram. That moment lies within the client's call
+//! however late the reply leaves.
 
 use super::locks::WaitingGet;
 use super::partition::{Agreement, OrderedPartition};
@@ -17,8 +17,8 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Primary: whether a locked key may have an op from before this epoch that the old primary may
-    /// have shown: an undecided one, or one that is decided and not released (R4).
+    /// Primary: whether a locked key may have an op from before this epoch whose effect the old
+    /// primary may have shown: an undecided op, or a decided one that is not released (R4).
     pub(crate) fn is_recovering(&self, key: &[u8]) -> bool {
         let Some(lead) = &self.lead else { return false };
         let Some(key) = self.locks.key(key) else { return false };
@@ -29,7 +29,7 @@ where
             || (key.unreleased() > 0 && self.sequence.released() < lead.recovery_end())
     }
 
-    /// Primary: a get waits for the outcome of the ops that lock its key.
+    /// Primary: makes a get wait for the outcome of the ops that lock its key.
     pub(crate) fn wait_for_outcome(&mut self, host: &mut Host, get: WaitingGet, key: &[u8]) {
         if !self.locks.wait(get, key) {
             host.counters.dropped += 1;
@@ -69,7 +69,7 @@ where
         host.outbox.send(to, |out| forwarded.encode(out));
     }
 
-    /// Reads the visible value for a get.
+    /// Reads the value of a key that may be shown, for a get.
     pub(crate) fn serve_get(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
         if !host.has_lease(now) {
             host.counters.dropped += 1;
@@ -80,7 +80,7 @@ where
         self.waits.read(token, PendingRead::Get { get, key: key.into(), changes });
     }
 
-    /// The visible value has been read: answer.
+    /// The engine has read the value for a get: answers it.
     pub(crate) fn on_get_read(
         &mut self,
         host: &mut Host,
@@ -90,16 +90,16 @@ where
         entry: Option<Entry<'_>>,
     ) {
         if !self.membership.standing.serves() {
-            // This member has left the epoch since the get came. A handoff no longer knows what it
-            // lacks (R8), and a joiner may lack anything.
+            // This member has left the epoch since the get arrived. It must not answer: a handoff
+            // no longer knows what it lacks (R8), and a joiner may lack anything.
             host.counters.dropped += 1;
             return;
         }
         self.answer_get_from(host, now, get, (key, changes), entry);
     }
 
-    /// Answers a get with the entry that was read, unless the entry has to expire first or the
-    /// primary has to answer.
+    /// Answers a get with the entry that was read. If the value has to expire first, it is deleted
+    /// first; a member that cannot answer passes the get on to the primary.
     pub(crate) fn answer_get(
         &mut self,
         host: &mut Host,
@@ -111,7 +111,7 @@ where
         let entry_to_expire = entry.filter(|_| !get.is_judged);
         let overdue = entry_to_expire.filter(|entry| is_overdue(entry.expiry_ms, now));
         if let Some(entry) = overdue {
-            // Only a delete that the primary orders makes it expire (R11).
+            // Only a delete that the primary decides makes the value expire (R11).
             match self.membership.standing {
                 Standing::Consistent if self.is_primary() => {
                     self.expire_for(host, now, key, entry.version, get);
@@ -121,7 +121,7 @@ where
             return;
         }
         if entry.is_none() && self.membership.standing == Standing::Handoff {
-            // A handoff holds only what was decided since it joined (R8).
+            // A handoff lacks entries from before it joined (R8), so the key may exist.
             self.forward_get(host, now, get, key);
             return;
         }

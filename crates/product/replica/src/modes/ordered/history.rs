@@ -1,5 +1,5 @@
-//! The epoch that each decision comes from, so that two replicas can find the last decision they
-//! have in common.
+//! Records in which epoch each decision was made, so that two replicas can find the last decision
+//! that they have in common.
 //!
 //! ```text
 //!   index     1 2 3 4 5 6 7 8 9          index     1 2 3 4 5 6 7
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! One primary makes all decisions of an epoch, and starts with everything that its members hold
-//! (R3). So replicas that have the same origin at an index have the same decisions through it.
-//! Later decisions of a replica were made again by other members, perhaps in another order, and are
-//! discarded when the replica returns (R7).
+//! (R3). So if two replicas have the same origin at an index, their decisions up to that index are
+//! the same. Later decisions of a returning replica were decided again without it, perhaps in
+//! another order, so it discards them (R7).
 
 use alloc::vec::Vec;
 use nicekv_proto::bytes::{Reader, put};
@@ -18,17 +18,17 @@ use nicekv_proto::{DecodeError, Epoch};
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Epochs that are told apart. A replica that was away for longer copies everything.
+/// How many epochs a history distinguishes. A replica that missed more of them copies everything.
 const RUNS_MAX: usize = 64;
 
-/// Decisions from `first` to the next run were made in epoch `origin`.
+/// The decisions from `first` up to the next run were made in epoch `origin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u64,
     origin: Epoch,
 }
 
-/// The origins of a decision sequence, oldest first. `first` and `origin` rise from run to run.
+/// The origins of a sequence of decisions, oldest first. `first` and `origin` rise from run to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     runs: Vec<Run>,
@@ -42,7 +42,7 @@ struct RunLayout {
 }
 
 impl History {
-    /// Notes the decision after the last one, or one that is noted already.
+    /// Records the next decision. One that was recorded before changes nothing.
     pub(crate) fn note(&mut self, index: u64, origin: Epoch) {
         if self.runs.last().is_some_and(|run| run.origin >= origin) {
             return;
@@ -62,12 +62,12 @@ impl History {
         self.runs.last().map(|run| run.origin)
     }
 
-    /// Forgets the decisions after `through`.
+    /// Removes the decisions after `through`.
     pub(crate) fn truncate(&mut self, through: u64) {
         self.runs.retain(|run| run.first <= through);
     }
 
-    /// Puts an earlier history in front, which ends where this one begins.
+    /// Puts an earlier history, which ends where this one begins, in front of it.
     pub(crate) fn prepend(&mut self, mut before: Self) {
         let mut after = core::mem::take(&mut self.runs);
         if let (Some(last), Some(first)) = (before.runs.last(), after.first())
@@ -81,8 +81,8 @@ impl History {
         *self = before;
     }
 
-    /// The last decision that this sequence, which ends at `through`, has in common with another; 0
-    /// if none is known.
+    /// The last decision that this sequence (up to `through`) and another one (up to
+    /// `other_through`) have in common; 0 if none is known.
     pub(crate) fn common(&self, through: u64, other: &Self, other_through: u64) -> u64 {
         let mut index = through.min(other_through);
         while let (Some(mine), Some(theirs)) = (self.run(index), other.run(index)) {
@@ -101,7 +101,7 @@ impl History {
         }
     }
 
-    /// Reads what [`Self::append`] wrote, to the end of `reader`.
+    /// Decodes what [`Self::append`] has encoded, to the end of `reader`.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut runs: Vec<Run> = Vec::new();
         while !reader.is_empty() {

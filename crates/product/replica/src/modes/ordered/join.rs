@@ -12,31 +12,31 @@
 //! ```
 //!
 //! Invariants:
-//! * A joiner holds everything that was decided through `since` and not overwritten later, so it
-//!   needs exactly the entries written after `since`. That stays true when the copy is broken off,
+//! * Of the decisions up to `since`, a joiner holds all effects that were not overwritten later. So
+//!   it needs exactly the entries written after `since`. An interrupted copy does not change that,
 //!   because a copy only adds newer entries.
-//! * What it logged beyond `since` before it left is void. Uncontended effects of that kind may be
-//!   in its engine. A primary that held the prepare has decided the same op again after `since`
-//!   (R3), with the same outcome, so the copy overwrites them.
-//! * Contended decisions through `since` that it had not shown are shown now, because all members
-//!   had synced them.
+//! * What the joiner logged beyond `since` before it left is void. Uncontended effects of such
+//!   decisions may be in its engine. A primary that held the prepare has decided the same op again
+//!   after `since` (R3), with the same outcome, so the copy overwrites these effects.
+//! * Contended decisions up to `since` that the joiner had not shown take effect now, because all
+//!   members had synced them.
 //! * Effects that arrive before `since` is known are kept back, because the engine may have to be
 //!   emptied first.
-//! * The copy and new decisions write at the same time. The joiner notes what decisions write, and
-//!   a copied entry never overwrites a newer one.
-//! * Everything copied is logged before it is written, so replaying the log needs no other
-//!   knowledge.
+//! * The copy and new decisions write at the same time. The joiner notes the keys that decisions
+//!   write, and a copied entry never overwrites a newer one.
+//! * Copied entries are logged before they are written, so a replay of the log restores them by
+//!   itself.
 //!
-//! The copy is complete when the joiner could go on alone from its disk:
+//! The copy is complete when the joiner could continue alone from its disk:
 //! * Every decision whose effect may be in the copy is synced in its log. Otherwise the joiner, as
-//!   a primary, could evaluate an op on the op's own result.
-//! * No op is open that it took in before it had the client records: its datagram may be a late
-//!   copy of an op that was finished before the joiner's time. The primary tells it to drop such
+//!   a primary, could evaluate an op on that op's own result.
+//! * No op is open that it accepted before it had the client records: the op's datagram may be a
+//!   late duplicate of an op that was finished before. The primary tells the joiner to drop such
 //!   ops (`decide_expired`).
 //!
 //! A handoff keeps the partition in a space of its own, which it empties when it joins, and copies
-//! what some original may lack. A newcomer does the same and copies everything: deletions that it
-//! has not seen may have been dropped while it was no original.
+//! what some original may lack. A newcomer does the same and copies everything: while it was no
+//! original, deletions that it has not seen may have been dropped.
 
 use super::copy_frames::{Begun, EntriesChunk};
 use super::history::History;
@@ -57,7 +57,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Takes part as a joiner from now on.
+    /// Starts to take part in the epoch as a joiner.
     pub(crate) fn start_join(&mut self, host: &mut Host) {
         let role = self.membership.role(host.config.node);
         let afresh = matches!(role, Some(MemberRole::Newcomer | MemberRole::Handoff));
@@ -67,8 +67,8 @@ where
         self.join = Some(Join::new(host.map(), self.membership.primary));
     }
 
-    /// Sets aside what this replica held, for good if the join is `afresh`. Open ops and decisions
-    /// are void; entries stay. Replaying the log does the same.
+    /// Sets aside what this replica held before it joins; with `afresh`, discards it for good. Open
+    /// ops and decisions become void; entries stay. Replaying the log does the same.
     pub(crate) fn set_aside(&mut self, host: &mut Host, afresh: bool) {
         let sequence = self.sequence.take();
         let ops = self.give_up_ops(host);
@@ -83,7 +83,7 @@ where
         self.former = Some(former);
     }
 
-    /// Joiner: the base of the epoch is known. Everything decided through it comes with the copy.
+    /// Joiner: the base of the epoch is known. Everything decided up to it comes with the copy.
     pub(crate) fn start_after(&mut self, host: &mut Host, now: Now, base: u64) {
         let record = Record::Released { through: base };
         host.append(self.id(), |out| record.append(out));
@@ -93,7 +93,7 @@ where
         self.ask_for_part(host, now);
     }
 
-    /// Joiner: asks for the next part.
+    /// Joiner: requests the next part of the copy.
     fn ask_for_part(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         join.note_asked(now);
@@ -105,7 +105,7 @@ where
                 ((self.membership.primary, 0), &held[..])
             }
             CopySection::Clients => ((self.membership.primary, 0), after),
-            // The rest of the disk is for decisions.
+            // What room the disk has left is reserved for decisions.
             CopySection::Entries if host.disk_space != DiskSpace::Enough => return,
             CopySection::Entries => (join.source(), after),
         };
@@ -120,7 +120,7 @@ where
         host.send_frame(StreamPeer::Dialed(address), &request);
     }
 
-    /// Joiner: retries what the copy waits for.
+    /// Joiner: requests or reports again what is overdue.
     pub(crate) fn sweep_join(&mut self, host: &mut Host, now: Now) {
         let retry_ns = host.config.timing.copy_retry.as_nanos() as u64;
         let Some(join) = &mut self.join else { return };
@@ -134,7 +134,7 @@ where
         }
     }
 
-    /// Reports that the copy is complete, if it is.
+    /// Reports to the metadata service that the copy is complete, if it is.
     fn report_copied(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         let lacks = host.storage.lacks_values(self.membership.partition);
@@ -144,7 +144,7 @@ where
         }
     }
 
-    /// Joiner: a part has arrived.
+    /// Joiner: a part of the copy has arrived.
     pub(crate) fn take_copy_chunk(
         &mut self,
         host: &mut Host,
@@ -188,7 +188,7 @@ where
         }
     }
 
-    /// The primary says how far this replica agrees with it.
+    /// The primary's first answer: up to which decision this replica agrees with it.
     fn take_begun(&mut self, host: &mut Host, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let begun = Begun::read(payload)?;
         let source = self.membership.position(begun.source).map_or(self.membership.primary, |_| begun.source);
@@ -199,8 +199,8 @@ where
         let (since, floor) = (begun.since, begun.floor());
         let record = Record::Begin { since, floor, history: &history };
         host.append(self.id(), |out| record.append(out));
-        // Replaying `Begin` after a checkpoint finds nothing set aside, so effects that are shown
-        // now are logged like copied ones.
+        // These effects are shown now. They are logged like copied entries, because a replay of
+        // `Begin` after a checkpoint would find nothing set aside.
         let former = self.former.as_ref().expect("a joiner is not complete");
         let shown = former.effects_through(since).filter(|(key, _)| !kept.contains_key(*key));
         let mut entries: Vec<(Box<[u8]>, Vec<u8>)> =
@@ -219,9 +219,10 @@ where
         Ok(Vec::new())
     }
 
-    /// The agreed part is known: everything through `since` stands, and nothing after it. Replaying
-    /// the log does the same, except that it may show more decisions; the copied entries that
-    /// follow then overwrite the keys in `newer`.
+    /// It is known up to which decision this replica agrees with the primary: everything up to
+    /// `since` stays, and nothing after it counts. Replaying the log does the same, except that it
+    /// may show more decisions; the copied entries that follow in the log then overwrite the keys
+    /// for which `newer` returns true.
     pub(crate) fn begin(
         &mut self,
         host: &mut Host,
@@ -242,7 +243,7 @@ where
         self.contents.set_floor(floor);
         match floor {
             0 => self.contents.recent_mut().forget_after(since),
-            // A handoff never holds what was decided through there.
+            // A handoff lacks what was decided up to its floor, for as long as it is one.
             _ => self.contents.recent_mut().begin_after(floor),
         }
     }
@@ -275,7 +276,7 @@ where
         Ok(chunk.after.to_vec())
     }
 
-    /// Logs and writes copied entries.
+    /// Logs copied entries and writes them to the engine.
     fn write_copied(&mut self, host: &mut Host, payload: &[u8]) -> Result<(), DecodeError> {
         if payload.is_empty() {
             return Ok(());
@@ -303,21 +304,21 @@ where
         self.waits.sync(record, AwaitedSync::Copy);
     }
 
-    /// Joiner: everything copied is durable.
+    /// Joiner: all copied entries are durable.
     pub(crate) fn on_copy_synced(&mut self, host: &mut Host, now: Now) {
         let Some(join) = &mut self.join else { return };
         join.end_syncing();
         self.report_copied(host, now);
     }
 
-    /// Joiner: whether a copy must come before further decisions, because too many effects are kept
-    /// back.
+    /// Joiner: whether so many effects are kept back that the copy must start before the joiner
+    /// accepts further decisions.
     pub(crate) fn keeps_too_much(&self) -> bool {
         self.join.as_ref().is_some_and(|join| join.kept_back() >= UNRELEASED_MAX)
     }
 
-    /// Asks the primary, or the predecessor, for what this member missed, at most once per quarter
-    /// of a resend timeout.
+    /// Reports a gap to the primary (in a chain: to the predecessor), which then sends what this
+    /// member missed. At most once per quarter of a resend timeout.
     pub(crate) fn report_gap(&mut self, host: &mut Host, now: Now) {
         let pause_ns = host.config.timing.resend.as_nanos() as u64 / 4;
         if self.reporting.take_gap(now, pause_ns) {

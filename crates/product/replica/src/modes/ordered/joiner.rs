@@ -1,4 +1,4 @@
-//! What a joiner keeps: what it held before it joined, and the progress of its copy (R7, R8).
+//! State of a joiner: what it held before it joined, and the progress of its copy (R7, R8).
 
 use super::contents::effects;
 use super::history::History;
@@ -13,15 +13,15 @@ use nicekv_proto::recovery::{CopySection, Entry};
 use nicekv_proto::{DecodeError, NodeId, Now, OpId};
 use zerocopy::network_endian::U64;
 
-/// What an incomplete replica held before it joined.
+/// What a replica held before it joined.
 #[derive(Clone)]
 pub(crate) struct Former {
     pub(crate) logged: u64,
     pub(crate) history: History,
-    /// Logged, and not known to be held by all.
+    /// Decisions that were logged, but were not known to be synced by all members.
     pub(crate) decisions: VecDeque<Decided>,
     ops: Map<OpId, Op>,
-    /// Whether a primary has confirmed that it has all of it.
+    /// Whether a primary has compared it with its own history, so that all of it counts.
     pub(crate) compared: bool,
 }
 
@@ -32,13 +32,14 @@ impl Former {
         Self { logged, history, decisions, ops, compared: false }
     }
 
-    /// For a replica that may hold anything through `since`, and nothing after it that counts.
+    /// For a replica that agrees with the primary up to `since`, and whose later decisions do not
+    /// count.
     pub(crate) fn through(host: &Host, since: u64, mut history: History) -> Self {
         history.truncate(since);
         Self { logged: since, history, decisions: VecDeque::new(), ops: host.map(), compared: true }
     }
 
-    /// The effects of decisions through `since` that were not shown.
+    /// The effects of contended decisions up to `since`, which were not shown yet.
     pub(crate) fn effects_through(&self, since: u64) -> impl Iterator<Item = (&[u8], Entry<'_>)> {
         let known = self.decisions.iter().take_while(move |decided| decided.index <= since);
         known.filter(|decided| decided.contended).flat_map(move |decided| {
@@ -47,13 +48,13 @@ impl Former {
         })
     }
 
-    /// The joiner's first request to the primary.
+    /// Encodes the joiner's first request to the primary.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
         put(out, &U64::from(self.logged));
         self.history.append(out);
     }
 
-    /// Reads what [`Self::append`] wrote: the last decision, and the history through it.
+    /// Decodes what [`Self::append`] has encoded: the last decision, and the history up to it.
     pub(crate) fn read(bytes: &[u8]) -> Result<(u64, History), DecodeError> {
         let mut reader = Reader::new(bytes);
         let logged: U64 = reader.layout("last decision of a joiner")?;
@@ -63,25 +64,25 @@ impl Former {
 
 #[derive(Clone)]
 enum Stage {
-    /// Waits for the primary to say what they have in common. Effects that arrive meanwhile are
-    /// kept, encoded.
+    /// Waits for the primary's answer that says what they have in common. Effects that arrive
+    /// meanwhile are kept, encoded.
     Beginning {
         kept: Kept,
     },
-    /// Asks for this part, after this cursor.
+    /// Requests parts of this section, the next one after this cursor.
     Copying {
         section: CopySection,
         after: Vec<u8>,
     },
-    /// Everything is logged and written; the log is being synced.
+    /// Everything copied is logged and written; the log is being synced.
     Syncing,
     Done,
 }
 
-/// Entries, encoded, by key.
+/// Encoded entries by key.
 pub(crate) type Kept = BTreeMap<Box<[u8]>, Vec<u8>>;
 
-/// What a sweep does for a copy.
+/// What the joiner's sweep has to do.
 pub(crate) enum Step {
     Ask,
     Report,
@@ -91,19 +92,21 @@ pub(crate) enum Step {
 /// The joiner's side of a copy.
 #[derive(Clone)]
 pub(crate) struct Join {
-    /// Keys that decisions of this epoch have written, with the decisions.
+    /// Keys that decisions of this epoch have written, with the index of the latest of these
+    /// decisions.
     written: Map<Box<[u8]>, u64>,
     stage: Stage,
     asked_ns: u64,
-    /// The next part was put off to limit the rate.
+    /// The next request was put off to stay within the copy rate.
     is_paused: bool,
-    /// The member that sends entries.
+    /// The member that sends the entries.
     source: NodeId,
-    /// Entries written after this decision are needed. Parts in decision order raise it.
+    /// Entries written after this decision are still needed. Parts that come in decision order
+    /// raise it.
     since: u64,
-    /// Decisions through this one may have effects in the copy.
+    /// Decisions up to this one may have effects in the copy.
     covers: u64,
-    /// Ops logged through this record were taken in without the client records.
+    /// Ops logged up to this record were accepted before the client records were here.
     unchecked_through: u64,
 }
 
@@ -122,7 +125,7 @@ impl Join {
         }
     }
 
-    /// Notes what a decision writes. Whether the effect is kept back for now.
+    /// Notes that a decision writes this entry. Returns whether the effect is kept back for now.
     pub(crate) fn keeps_back(&mut self, key: &[u8], entry: &Entry<'_>) -> bool {
         if matches!(self.stage, Stage::Syncing | Stage::Done) {
             return false;
@@ -135,17 +138,18 @@ impl Join {
         true
     }
 
-    /// Whether no later decision has written the key.
+    /// Whether an entry written by decision `index` is newer than what decisions here have written
+    /// to the key.
     pub(crate) fn is_newer(&self, key: &[u8], index: u64) -> bool {
         self.written.get(key).is_none_or(|newest| *newest < index)
     }
 
-    /// Number of effects kept back.
+    /// How many effects are kept back.
     pub(crate) fn kept_back(&self) -> usize {
         if let Stage::Beginning { kept } = &self.stage { kept.len() } else { 0 }
     }
 
-    /// The part to ask for next, and its cursor.
+    /// The section to request next, and the cursor after which to start.
     pub(crate) fn next_part(&self) -> Option<(CopySection, &[u8])> {
         match &self.stage {
             Stage::Beginning { .. } => Some((CopySection::Begin, &[])),
@@ -154,28 +158,29 @@ impl Join {
         }
     }
 
-    /// The member to ask for entries, and since which decision.
+    /// The member from which to request entries, and the decision after which they were written.
     pub(crate) fn source(&self) -> (NodeId, u64) {
         (self.source, self.since)
     }
 
-    /// Something is being requested or reported.
+    /// Restarts the retry timer: a request or report is being sent.
     pub(crate) fn note_asked(&mut self, now: Now) {
         self.asked_ns = now.boot_ns;
     }
 
-    /// The next sweep asks for the next part.
+    /// Puts the next request off to the next sweep.
     pub(crate) fn pause(&mut self) {
         self.is_paused = true;
     }
 
-    /// What a sweep does now.
+    /// What this sweep has to do.
     pub(crate) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
         match self.stage {
             _ if core::mem::take(&mut self.is_paused) => Step::Ask,
             _ if now.boot_ns < self.asked_ns + retry_ns => Step::Wait,
             Stage::Beginning { .. } | Stage::Copying { .. } => {
-                // A handoff that does not answer is not needed: the primary has everything.
+                // The source, perhaps a handoff, is silent: ask the primary instead, which has
+                // everything.
                 self.source = primary;
                 Step::Ask
             }
@@ -184,47 +189,47 @@ impl Join {
         }
     }
 
-    /// The primary has said which member sends the entries, since which decision, and which
-    /// decisions may have effects in them. Returns the effects that were kept back.
+    /// The primary's first answer: which member sends the entries, since which decision, and up to
+    /// which decision effects may be in them. Returns the effects that were kept back.
     pub(crate) fn begin(&mut self, source: NodeId, since: u64, covers: u64) -> Kept {
         (self.source, self.since, self.covers) = (source, since, covers);
         if let Stage::Beginning { kept } = &mut self.stage { core::mem::take(kept) } else { Kept::new() }
     }
 
-    /// The next part is this one.
+    /// Continues with this section, after this cursor.
     pub(crate) fn go_on(&mut self, section: CopySection, after: Vec<u8>) {
         self.stage = Stage::Copying { section, after };
     }
 
-    /// Decisions through `covers` may have effects in the copy, and everything decided through
-    /// `through` is in it.
+    /// A part of the copy has arrived: decisions up to `covers` may have effects in it, and with it
+    /// everything decided up to `through` is here.
     pub(crate) fn cover(&mut self, covers: u64, through: u64) {
         (self.covers, self.since) = (self.covers.max(covers), self.since.max(through));
     }
 
-    /// All client records are here; ops logged through this record were taken in without them.
+    /// All client records are here. Ops logged up to record `appended` were accepted without them.
     pub(crate) fn end_clients(&mut self, appended: u64) {
         self.unchecked_through = appended;
     }
 
-    /// Everything is logged and written.
+    /// All copied entries are logged and written.
     pub(crate) fn end_copy(&mut self, written: Map<Box<[u8]>, u64>) {
         (self.stage, self.written) = (Stage::Syncing, written);
     }
 
-    /// Everything copied is synced.
+    /// All copied entries are synced.
     pub(crate) fn end_syncing(&mut self) {
         (self.stage, self.asked_ns) = (Stage::Done, 0);
     }
 
-    /// Whether this replica could go on alone: everything that the copy covers is synced, and no
-    /// open op is unchecked.
+    /// Whether this replica could continue alone: every decision that the copy may contain is
+    /// synced here, and no op is open that was accepted without the client records.
     pub(crate) fn is_complete(&self, forced: u64, oldest_undecided: u64) -> bool {
         forced >= self.covers && oldest_undecided > self.unchecked_through
     }
 }
 
-/// The stored form of an entry.
+/// An entry as the engine stores it.
 pub(crate) fn stored(entry: &Entry<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     entry.append(&mut bytes);

@@ -1,10 +1,10 @@
 //! Transactions at the primary (T1 to T4): ops that lock several keys, and are decided when they
-//! are the next op of each (T2).
+//! are the next op of each of these keys (T2).
 //!
-//! Members log prepares in different orders, but each logs one op after the other. So of two
-//! transactions that share keys, one is first at all those keys of a member, and no cycle of
-//! waiting arises. Otherwise they are like ops of one key: one prepare, and one decision that
-//! carries all effects (T1).
+//! Transactions cannot deadlock. Members may log prepares in different orders, but each member logs
+//! one op after the other; so of two transactions that share keys, one comes first at all the
+//! shared keys of a member. Apart from that, transactions are like ops of one key: one prepare, and
+//! one decision that carries all effects (T1).
 
 use super::locks::Latest;
 use super::partition::{Agreement, OrderedPartition};
@@ -19,7 +19,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Whether a transaction has a key of another partition.
+    /// Whether a transaction has a key that belongs to another partition.
     pub(crate) fn is_beyond_reach(&self, update: &Update<'_>) -> bool {
         let Operation::Transaction(steps) = update.operation else { return false };
         let is_of_others =
@@ -27,8 +27,8 @@ where
         Step::each(steps).any(is_of_others)
     }
 
-    /// What a transaction does. `None`: something else comes first, or its keys are being read, all
-    /// at once.
+    /// Determines the effects of a transaction. `None`: something else has to happen first, or its
+    /// keys are being read (all at the same time).
     pub(crate) fn judge_transaction(&mut self, host: &mut Host, now: Now, op: OpId) -> Option<Verdict> {
         let keys = self.locks.op(op)?.stored.stored_keys();
         let unknown = keys.iter().filter(|key| !self.knows(host, now, key, op)).count();
@@ -48,7 +48,7 @@ where
         verdict
     }
 
-    /// Keeps the new states of the keys of a transaction that is being decided.
+    /// When a transaction is decided, keeps the new states of its keys for their next ops.
     pub(crate) fn keep_latest_of_transaction(&mut self, op: OpId, verdict: &Verdict) {
         let Some(stored) = self.locks.op(op).map(|state| state.stored.clone()) else { return };
         for (key, entry) in entries(stored.value(), &verdict.value, (0, verdict.version)) {

@@ -1,5 +1,5 @@
-//! State that only the primary of an epoch keeps: its recovery, its peers' progress, and the ops
-//! that it has to fetch.
+//! State that only the primary of an epoch has: the stage of its recovery, the progress of the
+//! other members, and the ops that it has to fetch.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -9,78 +9,79 @@ use nicekv_proto::recovery::RecoverReply;
 use nicekv_proto::replication::Progress;
 use nicekv_proto::{NodeId, Now, OpId};
 
-/// A timeout doubles at most this often.
+/// How many times a timeout doubles at most.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// Stage of a recovery.
+/// Stage of the primary's recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Asks every member what it holds.
     Collecting,
-    /// Fetches decisions up to `target` from the member that has them.
+    /// Fetches decisions up to `target` from the member at position `from`.
     Adopting { from: usize, target: u64 },
-    /// Fetches the ops that only others hold (R18).
+    /// Fetches the open ops that only other members hold (R18).
     Fetching,
     /// Ready to decide.
     Ready,
 }
 
-/// Another member of the epoch, as the primary knows it.
+/// What the primary knows of another member of the epoch.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Peer {
-    /// It has answered with everything that it held when the epoch began.
+    /// The member has reported everything that it held when the epoch began.
     is_heard: bool,
-    /// Its answer goes on after this record of its log.
+    /// The member's report continues after this record of its log.
     cursor: u64,
     logged: u64,
     forced: u64,
-    /// The last decision that it knew to be synced by all when the epoch began.
+    /// The last decision that the member knew to be synced by all when the epoch began.
     released: u64,
-    /// When it last made progress, or was sent what it lacks.
+    /// When the member last made progress, or was last sent what it lacks.
     heard_ns: u64,
-    /// Times it was sent what it lacks without making progress.
+    /// How often the member was sent what it lacks without making progress.
     tries: u32,
 }
 
-/// An op that others hold and this node does not.
+/// An op that other members hold and this node has to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wanted {
-    /// The last member that reported it.
+    /// The member that reported it last.
     pub(crate) holder: NodeId,
-    /// Positions of the members that have acknowledged it in this epoch; they count when it
-    /// arrives.
+    /// Bit set of the positions of members that have acknowledged the op in this epoch. These acks
+    /// count as soon as the op arrives.
     pub(crate) acks: u16,
-    /// Some member has it as contended.
+    /// Whether some member holds it as contended.
     pub(crate) is_contended: bool,
 }
 
 #[derive(Clone)]
 pub(crate) struct Lead {
     phase: Phase,
-    /// This node's position.
+    /// This node's position among the members.
     me: usize,
-    /// By position in the member list; its own entry is unused.
+    /// The members by position; this node's own element is unused.
     peers: Vec<Peer>,
-    /// Ops logged through this record were undecided when the epoch began; their decisions are
+    /// Ops logged up to this record were undecided when the epoch began; their decisions are
     /// contended.
     recovered_through: u64,
-    /// The last decision of such an op, or of an earlier epoch. An earlier primary may have shown
-    /// decisions through this one.
+    /// The last decision that is of an earlier epoch, or of an op that was undecided when this
+    /// epoch began. An earlier primary may have shown the effects of decisions up to this one.
     recovery_end: u64,
-    /// Ops that others hold.
+    /// Ops that other members hold and this node has to fetch.
     wanted: BTreeMap<OpId, Wanted>,
     /// When the last decision was sent.
     decided_ns: u64,
-    /// Every op that was open when the epoch began is decided, and synced by all.
+    /// Recovery is complete: every op that was open when the epoch began is decided, and synced by
+    /// all.
     is_complete: bool,
-    /// Nothing is decided any more (R17).
+    /// The partition is drained: nothing more is decided (R17).
     is_drained: bool,
-    /// Reply addresses of refusals that were decided without a prepare, by index.
+    /// For refusals that were decided without a prepare, by index: where the reply goes.
     refused: BTreeMap<u64, SocketAddrV4>,
 }
 
 impl Lead {
-    /// At the start of an epoch with `members` members.
+    /// State at the start of an epoch with `members` members.
     pub(crate) fn new(me: usize, members: usize, now: Now) -> Self {
         let mut peers = vec![Peer { heard_ns: now.boot_ns, ..Peer::default() }; members];
         peers[me].is_heard = true;
@@ -116,7 +117,7 @@ impl Lead {
         self.is_complete
     }
 
-    /// Recovery is complete. Whether it was not before.
+    /// Recovery is complete. Returns whether this is the first call.
     pub(crate) fn complete(&mut self) -> bool {
         !core::mem::replace(&mut self.is_complete, true)
     }
@@ -126,18 +127,18 @@ impl Lead {
         self.is_drained
     }
 
-    /// Nothing is decided any more.
+    /// The partition is drained: from now on nothing is decided (R17).
     pub(crate) fn end(&mut self) {
         self.is_drained = true;
     }
 
-    /// Positions of members that have not answered completely, each with the record after which its
-    /// answer goes on.
+    /// Positions of the members whose reports are not complete, each with the log record after
+    /// which the report continues.
     pub(crate) fn unheard(&self) -> impl Iterator<Item = (usize, u64)> {
         self.peers.iter().enumerate().filter(|(_, peer)| !peer.is_heard).map(|(at, peer)| (at, peer.cursor))
     }
 
-    /// A member's answer. Whether it is the one that was asked for.
+    /// A member's report, or a part of it. Returns whether it is the part that was requested.
     pub(crate) fn hear(&mut self, position: usize, reply: &RecoverReply) -> bool {
         let peer = &mut self.peers[position];
         let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
@@ -149,58 +150,59 @@ impl Lead {
         is_asked
     }
 
-    /// Position and last decision of the member with the longest log, once all have answered.
+    /// Position and last decision of the member with the longest log, once all members have
+    /// reported.
     pub(crate) fn farthest(&self) -> Option<(usize, u64)> {
         let all_heard = self.peers.iter().all(|peer| peer.is_heard);
         let by_logged = self.peers.iter().enumerate().map(|(position, peer)| (position, peer.logged));
         by_logged.max_by_key(|(_, logged)| *logged).filter(|_| all_heard)
     }
 
-    /// The last decisions that a member had logged, and knew to be synced by all, when the epoch
-    /// began.
+    /// What a member reported at the start of the epoch: the last decision that it had logged, and
+    /// the last one that it knew to be synced by all.
     pub(crate) fn told_by(&self, position: usize) -> (u64, u64) {
         (self.peers[position].logged, self.peers[position].released)
     }
 
-    /// Decisions through `target` are fetched from a member.
+    /// Starts fetching the decisions up to `target` from a member.
     pub(crate) fn adopt(&mut self, from: usize, target: u64) {
         self.phase = Phase::Adopting { from, target };
     }
 
-    /// All decisions are here; open ops are still to be fetched.
+    /// All decisions are here; open ops still have to be fetched.
     pub(crate) fn begin_fetching(&mut self) {
         self.phase = Phase::Fetching;
     }
 
-    /// All decisions through `logged` are here. Ops logged through record `recovered_through` are
-    /// from before the epoch.
+    /// All decisions up to `logged` are here, so the primary may decide. Ops logged up to record
+    /// `recovered_through` are from before the epoch.
     pub(crate) fn become_ready(&mut self, now: Now, recovered_through: u64, logged: u64) {
         self.phase = Phase::Ready;
         (self.recovered_through, self.recovery_end) = (recovered_through, logged);
         self.decided_ns = now.boot_ns;
     }
 
-    /// Ops logged through this record were open when the epoch began.
+    /// Ops logged up to this record were open when the epoch began.
     pub(crate) fn recovered_through(&self) -> u64 {
         self.recovered_through
     }
 
-    /// The last decision that an earlier primary may have shown.
+    /// The last decision whose effect an earlier primary may have shown.
     pub(crate) fn recovery_end(&self) -> u64 {
         self.recovery_end
     }
 
-    /// An op that was open when the epoch began becomes decision `index`.
+    /// Decision `index` decides an op that was open when the epoch began.
     pub(crate) fn extend_recovery(&mut self, index: u64) {
         self.recovery_end = index;
     }
 
-    /// A decision has been sent.
+    /// A decision is being sent.
     pub(crate) fn note_decided(&mut self, now: Now) {
         self.decided_ns = now.boot_ns;
     }
 
-    /// `holder` has an op. Whether it was not known.
+    /// Member `holder` reports an op that this node lacks. Returns whether the op was unknown.
     pub(crate) fn want(&mut self, op: OpId, holder: NodeId) -> bool {
         let is_new = !self.wanted.contains_key(&op);
         let wanted = self.wanted.entry(op).or_insert(Wanted { holder, acks: 0, is_contended: false });
@@ -208,22 +210,23 @@ impl Lead {
         is_new
     }
 
-    /// Ops to fetch now, with their holders. Uncontended ones first: they may have been answered,
-    /// so contended ops of their keys come after them.
+    /// The ops to fetch now, with their holders. Uncontended ops come first: they may have been
+    /// answered, so contended ops of the same keys must be ordered after them.
     pub(crate) fn fetched_first(&self) -> impl Iterator<Item = (OpId, NodeId)> {
         let only_contended = self.wanted.values().all(|wanted| wanted.is_contended);
         let first = self.wanted.iter().filter(move |(_, wanted)| only_contended || !wanted.is_contended);
         first.map(|(op, wanted)| (*op, wanted.holder))
     }
 
-    /// A member holds a wanted op as contended.
+    /// A member holds an op, which has to be fetched, as contended.
     pub(crate) fn note_contended(&mut self, op: OpId) {
         if let Some(wanted) = self.wanted.get_mut(&op) {
             wanted.is_contended = true;
         }
     }
 
-    /// A member, by position, has acknowledged a wanted op. Whether it had not before.
+    /// The member at this position has acknowledged an op that has to be fetched. Returns whether
+    /// the ack is new.
     pub(crate) fn keep_ack(&mut self, op: OpId, position: usize, is_contended: bool) -> bool {
         let Some(wanted) = self.wanted.get_mut(&op) else { return false };
         let is_new = wanted.acks >> position & 1 == 0;
@@ -232,23 +235,23 @@ impl Lead {
         is_new
     }
 
-    /// An op has arrived. What was known of it.
+    /// An op has arrived. Returns what was known of it if it had to be fetched.
     pub(crate) fn have(&mut self, op: OpId) -> Option<Wanted> {
         self.wanted.remove(&op)
     }
 
-    /// Keeps only the wanted ops that `is_wanted` accepts.
+    /// Keeps only those ops to fetch that `is_wanted` accepts.
     pub(crate) fn keep_wanting(&mut self, mut is_wanted: impl FnMut(OpId) -> bool) {
         self.wanted.retain(|op, _| is_wanted(*op));
     }
 
-    /// Ops that others hold and this node does not.
+    /// Ops that other members hold and this node has to fetch.
     pub(crate) fn wanted(&self) -> &BTreeMap<OpId, Wanted> {
         &self.wanted
     }
 
-    /// A member reports its progress. Its last logged decision, if it has answered the recovery
-    /// request.
+    /// A member reports its progress. Returns the last decision that it has logged; `None` if it
+    /// has not answered the recovery request yet.
     pub(crate) fn take_progress(&mut self, now: Now, position: usize, progress: &Progress) -> Option<u64> {
         let peer = &mut self.peers[position];
         if !peer.is_heard {
@@ -261,13 +264,13 @@ impl Lead {
         Some(peer.logged)
     }
 
-    /// The last decision that all other members have synced; `u64::MAX` if there are none.
+    /// The last decision that all other members have synced; `u64::MAX` if there are no others.
     pub(crate) fn synced_by_peers(&self) -> u64 {
         let peers = self.peers.iter().enumerate().filter(|(position, _)| *position != self.me);
         peers.map(|(_, peer)| peer.forced).min().unwrap_or(u64::MAX)
     }
 
-    /// A member is being sent what it lacks.
+    /// A member is being sent what it lacks: restarts its timeout.
     pub(crate) fn note_served(&mut self, now: Now, position: usize) {
         self.peers[position].heard_ns = now.boot_ns;
     }
@@ -280,8 +283,8 @@ impl Lead {
         self.peers[position].forced
     }
 
-    /// If a member has been silent for a timeout: how often in a row. It is to be sent what it
-    /// lacks again.
+    /// If a member has made no progress within the timeout: how many timeouts have passed in a row.
+    /// The caller then sends it what it lacks.
     pub(crate) fn take_silent(&mut self, now: Now, position: usize, patience_ns: u64) -> Option<u32> {
         let peer = &mut self.peers[position];
         let since_ns = peer.heard_ns.max(self.decided_ns);
@@ -292,12 +295,12 @@ impl Lead {
         Some(peer.tries)
     }
 
-    /// Decision `index` will refuse an op that was never prepared.
+    /// Decision `index` will refuse an op that was never prepared; the reply goes to `reply_to`.
     pub(crate) fn refuse(&mut self, index: u64, reply_to: SocketAddrV4) {
         self.refused.insert(index, reply_to);
     }
 
-    /// The reply address of the refusal that is decision `index`.
+    /// Takes the reply address of the refusal that is decision `index`.
     pub(crate) fn take_refused(&mut self, index: u64) -> Option<SocketAddrV4> {
         self.refused.remove(&index)
     }
@@ -357,7 +360,7 @@ mod tests {
         Progress { partition, epoch, logged, forced, gap: false, space }
     }
 
-    /// The second of three members, after both others have answered.
+    /// State of the second of three members after both others have reported.
     fn heard() -> Lead {
         let mut lead = Lead::new(1, 3, at(100));
         assert!(lead.hear(0, &reply(0, 0, 5, 4)) && lead.hear(2, &reply(0, 0, 7, 6)));
@@ -369,15 +372,15 @@ mod tests {
         let mut lead = Lead::new(1, 3, at(100));
         assert_eq!((lead.me(), lead.phase(), lead.is_ready()), (1, Phase::Collecting, false));
         assert_eq!(lead.unheard().collect::<Vec<_>>(), [(0, 0), (2, 0)]);
-        assert!(lead.hear(0, &reply(0, 9, 5, 4)), "there is more");
-        assert!(!lead.hear(0, &reply(0, 9, 5, 4)), "not what was asked for");
+        assert!(lead.hear(0, &reply(0, 9, 5, 4)), "the first part of a longer report");
+        assert!(!lead.hear(0, &reply(0, 9, 5, 4)), "a repeated part is not accepted");
         assert!(lead.hear(2, &reply(0, 0, 7, 6)) && !lead.hear(2, &reply(0, 0, 7, 6)));
         assert_eq!((lead.unheard().collect::<Vec<_>>(), lead.farthest()), (vec![(0, 9)], None));
         assert!(lead.hear(0, &reply(9, 0, 5, 4)));
         assert_eq!(lead.farthest(), Some((2, 7)));
         lead.adopt(2, 7);
         assert_eq!(lead.phase(), Phase::Adopting { from: 2, target: 7 });
-        assert!(!lead.hear(2, &reply(0, 0, 8, 8)), "it is late");
+        assert!(!lead.hear(2, &reply(0, 0, 8, 8)), "a late report is not accepted");
     }
 
     #[test]
@@ -412,7 +415,7 @@ mod tests {
         lead.note_served(at(210), 0);
         assert_eq!((silent(&mut lead, 229), silent(&mut lead, 230)), (None, Some(2)));
         lead.take_progress(at(240), 0, &progress(5, 4));
-        assert_eq!(silent(&mut lead, 250), Some(3), "that was no progress");
+        assert_eq!(silent(&mut lead, 250), Some(3), "an unchanged report is no progress");
         lead.take_progress(at(250), 0, &progress(5, 5));
         assert_eq!((silent(&mut lead, 259), silent(&mut lead, 260)), (None, Some(1)));
         lead.note_decided(at(300));
@@ -424,7 +427,7 @@ mod tests {
         assert_eq!(
             (silent(&mut lead, 1_079), silent(&mut lead, 1_080)),
             (None, Some(12)),
-            "eight times at most"
+            "the timeout grows to eight times at most"
         );
     }
 
@@ -437,7 +440,7 @@ mod tests {
                 && !lead.keep_ack(op(1), 2, true)
                 && lead.keep_ack(op(1), 0, false)
         );
-        assert!(!lead.keep_ack(op(9), 0, false), "nobody holds it");
+        assert!(!lead.keep_ack(op(9), 0, false), "not an op to fetch");
         let wanted = Wanted { holder: NodeId(3), acks: 0b101, is_contended: true };
         assert_eq!(lead.have(op(1)), Some(wanted));
         assert_eq!(lead.wanted().len(), 1);

@@ -4,12 +4,12 @@
 //!   take_in ──▶ undecided, in the queue of its key ──decide──▶ decided, not released ──remove, unlock──▶ gone
 //! ```
 //!
-//! Invariants: an open op locks its keys (only a transaction has several), and a key without open
-//! ops is not locked; a key's undecided ops stand in this replica's log order, except deletes by
-//! expiry (`expiry`).
+//! Invariants: an open op locks its keys (only a transaction has several); a key without open ops
+//! is not locked; a key's undecided ops are queued in the order of this replica's log, except
+//! deletes by expiry (`expiry`).
 //!
-//! `Locks` reports to [`Visibility`] when a key is locked and unlocked; `contents` reports changes
-//! in between.
+//! `Locks` reports to [`Visibility`] when a key is locked and unlocked; `contents` reports the
+//! changes in between.
 
 use crate::modes::bounds::WAITING_GETS_MAX;
 use crate::modes::ordered::evaluate::KeyValue;
@@ -21,47 +21,47 @@ use hashbrown::hash_map::EntryRef;
 use nicekv_proto::{Now, OpId, Operation, PartitionId, StoredBytes, StoredKey, StoredUpdate};
 use smallvec::SmallVec;
 
-/// Buffers kept for reuse: those of a batch.
+/// How many buffers of removed ops are kept for reuse: as many as a batch of datagrams needs.
 const SPARE_MAX: usize = 16;
 
-/// A timeout doubles at most this often.
+/// How many times a timeout doubles at most.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// An op that is prepared here and has not taken effect.
+/// An op that is prepared here and has not taken effect yet.
 #[derive(Clone)]
 pub(crate) struct Op {
-    /// Number of its log record: this replica's own order.
+    /// The number of its log record; ops of a key are ordered by it.
     pub(crate) order: u64,
     /// The client's datagram.
     pub(crate) stored: StoredUpdate,
     pub(crate) is_synced: bool,
     /// Whether it was contended when it was logged (R2).
     pub(crate) is_contended: bool,
-    /// Set when it is decided but not released.
+    /// Set while the op is decided but not released.
     pub(crate) is_decided: bool,
     pub(crate) votes: Votes,
-    /// When it was taken in.
+    /// When the op was accepted.
     pub(crate) since_ns: u64,
-    /// When it was last sent or acknowledged, and how often.
+    /// When the op was last sent or acknowledged by this node, and how often.
     sent_ns: u64,
     pub(crate) tries: u32,
 }
 
 impl Op {
-    /// Whether it removes its key.
+    /// Whether the op deletes its key.
     pub(crate) fn is_delete(&self) -> bool {
         matches!(self.stored.head().operation, Operation::Delete)
     }
 }
 
-/// The primary's view of an op in this epoch.
+/// What the primary knows of an op from the acks of this epoch.
 #[derive(Clone, Copy, Default, Hash)]
 pub(crate) struct Votes {
-    /// Positions of the members that have acknowledged it.
+    /// Bit set of the positions of members that have acknowledged the op.
     pub(crate) acks: u16,
-    /// Some member said that it is contended.
+    /// Whether some member has acknowledged it as contended.
     pub(crate) any_contended: bool,
-    /// Some member could not store it.
+    /// Whether some member could not store it.
     pub(crate) any_refused: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Votes {
 #[derive(Clone)]
 pub(crate) enum Latest {
     Unknown,
-    /// Being read; only this token's result counts, earlier reads return an older state.
+    /// Being read. Only the result for this token counts; earlier reads return an older state.
     Reading {
         token: u64,
     },
@@ -81,19 +81,18 @@ pub(crate) enum Latest {
 pub(crate) struct WaitingGet {
     pub(crate) op: OpId,
     pub(crate) reply_to: SocketAddrV4,
-    /// Along a chain: the head has judged whether the value has expired (R11).
+    /// Chains: whether the head has already judged if the value has expired (R11).
     pub(crate) is_judged: bool,
 }
 
-/// A locked key.
 #[derive(Clone)]
 pub(crate) struct Key {
-    /// Its undecided ops, in this replica's log order.
+    /// The key's undecided ops, in the order of this replica's log.
     queue: SmallVec<[OpId; 1]>,
-    /// Number of its decided ops that are not released.
+    /// How many ops of the key are decided and not released.
     unreleased: u32,
     latest: Latest,
-    /// Gets that wait for the outcome.
+    /// Gets that wait for the outcome of these ops.
     waiting: Vec<WaitingGet>,
 }
 
@@ -102,7 +101,7 @@ impl Key {
         Self { queue: SmallVec::new(), unreleased: 0, latest: Latest::Unknown, waiting: Vec::new() }
     }
 
-    /// Its undecided ops, in the order in which they are to be decided.
+    /// The key's undecided ops, in the order in which they will be decided.
     pub(crate) fn undecided(&self) -> impl Iterator<Item = OpId> {
         self.queue.iter().copied()
     }
@@ -120,15 +119,15 @@ impl Key {
 pub(crate) struct Locks {
     partition: PartitionId,
     ops: Map<OpId, Op>,
-    /// Undecided ops by log order.
+    /// Undecided ops by the number of their log record.
     undecided: NumberMap<OpId>,
     keys: Map<StoredKey, Key>,
-    /// Buffers of removed ops.
+    /// Buffers of removed ops, for reuse.
     spare: Vec<StoredBytes>,
 }
 
 impl Locks {
-    /// Without open ops.
+    /// State without open ops; `ops` and `keys` are empty maps.
     pub(crate) fn new(partition: PartitionId, ops: Map<OpId, Op>, keys: Map<StoredKey, Key>) -> Self {
         Self { partition, ops, undecided: NumberMap::default(), keys, spare: Vec::new() }
     }
@@ -146,12 +145,12 @@ impl Locks {
         self.ops.len()
     }
 
-    /// Whether some op is decided and not released.
+    /// Whether any op is decided and not released.
     pub(crate) fn has_unreleased(&self) -> bool {
         self.ops.len() > self.undecided.len()
     }
 
-    /// A key, if it is locked.
+    /// The state of a key, if it is locked.
     pub(crate) fn key(&self, key: &[u8]) -> Option<&Key> {
         self.keys.get(key)
     }
@@ -161,12 +160,12 @@ impl Locks {
         self.keys.contains_key(key)
     }
 
-    /// Undecided ops in log order, of those logged after record `after`.
+    /// The undecided ops logged after record `after`, in log order.
     pub(crate) fn undecided_after(&self, after: u64) -> impl Iterator<Item = (OpId, &Op)> {
         self.undecided.after(after).map(|(_, op)| (*op, &self.ops[op]))
     }
 
-    /// The record of the oldest undecided op; `u64::MAX` if there is none.
+    /// The log record of the oldest undecided op; `u64::MAX` if there is none.
     pub(crate) fn oldest_undecided(&self) -> u64 {
         self.undecided.first().unwrap_or(u64::MAX)
     }
@@ -178,7 +177,7 @@ impl Locks {
         ops
     }
 
-    /// Takes in an op: it is undecided from now on, and locks its keys.
+    /// Adds an op: it is undecided, and locks its keys.
     pub(crate) fn take_in(
         &mut self,
         visibility: &mut Visibility,
@@ -211,14 +210,14 @@ impl Locks {
         debug_assert!(before.is_none());
     }
 
-    /// An op's record is synced. If it is still open: when it was taken in.
+    /// The log record of an op is synced. If the op is still open, returns when it was accepted.
     pub(crate) fn mark_synced(&mut self, op: OpId) -> Option<u64> {
         let state = self.ops.get_mut(&op)?;
         state.is_synced = true;
         Some(state.since_ns)
     }
 
-    /// Primary: members, by position, have acknowledged an open op. Its votes now.
+    /// Primary: the members at these positions have acknowledged an open op. Returns its votes.
     pub(crate) fn count_acks(&mut self, op: OpId, acks: u16, is_contended: bool, is_refused: bool) -> Votes {
         let state = self.ops.get_mut(&op).expect("an open op");
         state.votes.acks |= acks;
@@ -227,13 +226,14 @@ impl Locks {
         state.votes
     }
 
-    /// Primary: the member that refuses it is not silent.
+    /// Primary: a member has refused the op, so it is not silent: keeps the timeout short.
     pub(crate) fn calm(&mut self, op: OpId) {
         let state = self.ops.get_mut(&op).expect("an open op");
         state.tries = state.tries.min(1);
     }
 
-    /// Those of the `count` oldest undecided ops whose timeout has passed. Counts a try for each.
+    /// Of the `count` oldest undecided ops, those whose timeout has passed. Counts one more try for
+    /// each.
     pub(crate) fn take_overdue(&mut self, now: Now, timeout_ns: u64, count: usize) -> Vec<OpId> {
         let mut overdue = Vec::new();
         for (_, op) in self.undecided.after(None).take(count) {
@@ -246,8 +246,9 @@ impl Locks {
         overdue
     }
 
-    /// An op is decided, possibly again. How many ops of its key are decided and not released, this
-    /// one included (for several keys, the most); `None`: the op is not open.
+    /// Marks an op as decided, possibly not for the first time. Returns how many ops of its key are
+    /// decided and not released, this one included (for a transaction, the maximum over its keys).
+    /// `None`: the op is not open.
     pub(crate) fn decide(&mut self, op: OpId) -> Option<u32> {
         let state = self.ops.get_mut(&op)?;
         let is_first = !core::mem::replace(&mut state.is_decided, true);
@@ -266,7 +267,7 @@ impl Locks {
         Some(most)
     }
 
-    /// Whether an undecided op is the next of each of its keys (T2).
+    /// Whether an undecided op is the next one of each of its keys (T2).
     pub(crate) fn is_next(&self, op: OpId) -> bool {
         let Some(state) = self.ops.get(&op) else { return false };
         let mut is_next = true;
@@ -274,7 +275,7 @@ impl Locks {
         is_next
     }
 
-    /// Whether an op that is not open shares a key with an undecided one; then it is contended
+    /// Whether an op that is not open yet shares a key with an undecided one. It is contended then
     /// (T3).
     pub(crate) fn meets_undecided(&self, stored: &StoredUpdate) -> bool {
         let mut meets = false;
@@ -282,17 +283,17 @@ impl Locks {
         meets
     }
 
-    /// A decided op takes effect. Its keys are to be unlocked next.
+    /// Removes a decided op that takes effect. The caller unlocks its keys next.
     pub(crate) fn remove(&mut self, op: OpId) -> Option<Op> {
         self.ops.remove(&op)
     }
 
-    /// A buffer for an op that is to be taken in.
+    /// Takes a buffer for an op that will be added.
     pub(crate) fn take_spare(&mut self) -> StoredBytes {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Keeps the buffer of a removed op.
+    /// Keeps the buffer of a removed op for reuse.
     pub(crate) fn let_go(&mut self, op: Op) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(op.stored.into_bytes());
@@ -300,7 +301,7 @@ impl Locks {
     }
 
     /// A decided op of this key has taken effect. If no other op locks the key, unlocks it and
-    /// returns the gets that waited.
+    /// returns the gets that have waited.
     pub(crate) fn unlock(&mut self, visibility: &mut Visibility, key: &[u8]) -> Option<Vec<WaitingGet>> {
         let EntryRef::Occupied(mut entry) = self.keys.entry_ref(key) else {
             panic!("an open op locks its key")
@@ -318,7 +319,7 @@ impl Locks {
         self.keys.get_mut(key).expect("an open op locks its key")
     }
 
-    /// Lets a get wait for the outcome of a locked key. Whether there was room.
+    /// Makes a get wait for the outcome of a locked key. Returns whether there was room.
     pub(crate) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
         match self.keys.get_mut(key) {
             Some(state) if state.waiting.len() < WAITING_GETS_MAX => {
@@ -339,7 +340,7 @@ impl Locks {
         self.key_mut(key).latest = latest;
     }
 
-    /// The read with this token has found `latest`. Whether it is the read that is waited for.
+    /// A read with this token has returned `latest`. Returns whether that is the read that counts.
     pub(crate) fn end_reading(&mut self, key: &[u8], token: u64, latest: Latest) -> bool {
         let Some(state) = self.keys.get_mut(key) else { return false };
         let is_newest = matches!(state.latest, Latest::Reading { token: newest } if newest == token);
@@ -349,15 +350,15 @@ impl Locks {
         is_newest
     }
 
-    /// Makes an undecided op the next of its key.
+    /// Makes an undecided op the next one of its key.
     pub(crate) fn move_to_front(&mut self, key: &[u8], op: OpId) {
         let queue = &mut self.key_mut(key).queue;
         queue.retain(|queued| *queued != op);
         queue.insert(0, op);
     }
 
-    /// A new epoch: the new primary's decisions are unknown, and acks of the last epoch are void
-    /// (R4).
+    /// A new epoch begins: the new primary's decisions are unknown, and the acks of the last epoch
+    /// are void (R4).
     pub(crate) fn enter_epoch(&mut self, now: Now) {
         for key in self.keys.values_mut() {
             key.waiting.clear();
@@ -369,7 +370,7 @@ impl Locks {
         }
     }
 
-    /// Drops the undecided ops, which no other node knows of a chain's. Returns them.
+    /// Chains: drops the undecided ops, which no other node has. Returns them.
     pub(crate) fn drop_undecided(&mut self, visibility: &mut Visibility) -> Vec<OpId> {
         let mut dropped = Vec::new();
         while let Some((_, op)) = self.undecided.pop_first() {
@@ -390,7 +391,8 @@ impl Locks {
         dropped
     }
 
-    /// Drops all ops, and returns them in place of `ops`.
+    /// Drops all ops: unlocks their keys, and returns the ops. `ops` is an empty map that takes
+    /// their place.
     pub(crate) fn give_up(&mut self, visibility: &mut Visibility, ops: Map<OpId, Op>) -> Map<OpId, Op> {
         for (key, _) in self.keys.drain() {
             visibility.unlocked(self.partition, &key);
@@ -430,7 +432,7 @@ mod fingerprint {
         pub(crate) fn check_invariants(&self) -> Result<(), &'static str> {
             let holds = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
             let undecided = self.ops.values().filter(|op| !op.is_decided).count();
-            holds(self.undecided.len() == undecided, "the list of undecided ops is right")?;
+            holds(self.undecided.len() == undecided, "the list of undecided ops is complete")?;
             for (name, key) in &self.keys {
                 let open = self.ops.values().filter(|op| op.stored.has_key(name)).count();
                 holds(open == key.queue.len() + key.unreleased as usize, "an open op locks its key")?;

@@ -1,19 +1,21 @@
-//! What two-phase commit and chains share: one sequence of decisions that all members log and apply
-//! (rules R1 to R18, T1 to T6).
+//! The common part of two-phase commit and chains: one sequence of decisions that all members log
+//! and apply (rules R1 to R18, T1 to T6).
 //!
-//! [`OrderedPartition`] composes the parts that own its state. A mode adds its own state, and
-//! implements [`Agreement`] where shared code depends on it. Read in this order:
+//! [`OrderedPartition`] consists of parts that own its state. A mode adds its own state, and
+//! implements [`Agreement`] where the shared code depends on the mode. Read in this order:
 //!
-//! 1. `partition`: the parts, and what a mode decides;
-//! 2. the parts, which know nothing of each other's insides: `locks` (open ops, locked keys),
+//! 1. `partition`: the parts, and what a mode has to define.
+//! 2. The parts, each independent of the others' internals: `locks` (open ops, locked keys),
 //!    `sequence` (decisions) with `history`, `contents` (the engine) with `recent` and `agenda`,
-//!    `clients` (at most once), `lead` (a primary's), `joiner`, `repairs`, `reporting`, `waits`;
-//! 3. `open_ops`: an op becomes open; `decide`: the primary orders it, `evaluate` and `transaction`
-//!    say what it does; `apply`: the decision is logged, takes effect, and is released;
-//! 4. `get`, `scan` with `pieces`, `expiry`: reads;
-//! 5. `epoch`: recovery when the members change; `join` and `copy`: what a returning member has
-//!    missed; `replay` with `record`: the log;
-//! 6. `repair`: damaged values; `scrub` with `compare`: members that differ; `reshape`: splits and
+//!    `clients` (at most once), `lead` (a primary's state), `joiner`, `repairs`, `reporting`,
+//!    `waits`.
+//! 3. The path of an op. `open_ops`: it becomes open. `decide`: the primary orders it; `evaluate`
+//!    and `transaction` determine its effect. `apply`: the decision is logged, takes effect, and is
+//!    released.
+//! 4. Reads: `get`, `scan` with `pieces`, `expiry`.
+//! 5. Changes of members. `epoch`: recovery. `join` and `copy`: what a returning member has missed.
+//!    `replay` with `record`: the log.
+//! 6. `repair`: damaged values. `scrub` with `compare`: members that differ. `reshape`: splits and
 //!    merges.
 
 pub(crate) mod agenda;
@@ -63,12 +65,12 @@ pub(crate) use partition::{Agreement, OrderedPartition};
 use record::Record;
 use waits::PendingRead;
 
-/// Whether the log of a partition in such a mode begins with this record.
+/// Whether this record is of the log of an ordered partition.
 pub(crate) fn is_record(record: &[u8]) -> bool {
     Record::decode(record).is_ok()
 }
 
-/// Whether a partition of such a keyspace agrees on a sequence.
+/// Whether the partitions of a keyspace in this mode agree on a sequence of decisions.
 pub(crate) fn is_ordered(replication: Replication) -> bool {
     matches!(replication, Replication::Multicast | Replication::Chain)
 }
@@ -132,7 +134,7 @@ where
 
     pub(crate) fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
         let scan = self.waits.finish_scan(token, self.membership.epoch);
-        // A copy must not go without the damaged entries; the joiner asks again.
+        // A copy must not omit damaged entries: repair them, and let the joiner ask again.
         self.begin_repairs(host, now, page.corrupt);
         if let Some(purpose) = scan.filter(|_| page.corrupt.is_empty()) {
             self.take_page(host, now, purpose, &page);

@@ -1,8 +1,9 @@
-//! A map from numbers that come and go almost in order, like those of log records and of a client's
-//! ops.
+//! A map from numbers that come and go almost in order, such as the numbers of log records and of a
+//! client's ops.
 //!
-//! Entries stand in a queue: at its ends insertion and removal cost nothing more, in between the
-//! shorter side moves. So there is no allocation per entry, and neighbours are adjacent in memory.
+//! Entries are kept in a sorted queue. At its ends insertion and removal take constant time; in
+//! between the shorter side has to move. So there is no allocation per entry, and neighbours are
+//! adjacent in memory.
 
 use alloc::collections::VecDeque;
 
@@ -19,12 +20,12 @@ impl<T> Default for NumberMap<T> {
 }
 
 impl<T> NumberMap<T> {
-    /// How many entries there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Place of an entry, or where it would be inserted.
+    /// The place of an entry, or the place where it would be inserted.
     fn find(&self, number: u64) -> Result<usize, usize> {
         match (self.queue.front(), self.queue.back()) {
             (Some((first, _)), _) if *first == number => Ok(0),
@@ -72,7 +73,7 @@ impl<T> NumberMap<T> {
         self.queue.pop_front()
     }
 
-    /// The entries after `number`, ascending; all of them without one.
+    /// The entries with numbers above `number`, ascending; with `None`, all of them.
     pub(crate) fn after(&self, number: impl Into<Option<u64>>) -> impl ExactSizeIterator<Item = (u64, &T)> {
         let is_before = |number| self.queue.partition_point(|(known, _)| *known <= number);
         let from = number.into().map_or(0, is_before);
@@ -96,7 +97,7 @@ mod tests {
         let mut random = 1u64;
         for step in 0..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Numbers near the step: some new, some present, some removed.
+            // Numbers near the step: some are new, some present, some removed.
             let number = step / 4 + (random >> 40) % 30;
             match (random >> 33) % 8 {
                 0..4 => assert_eq!(ordered.insert(number, step), model.insert(number, step)),

@@ -1,4 +1,4 @@
-//! Ops become open here, and are given up.
+//! Adds open ops, and drops them.
 
 use super::clients::StoredResult;
 use super::contents::{is_large, reference};
@@ -15,7 +15,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Takes in an op: it is undecided from now on, and locks its keys.
+    /// Adds an op: from now on it is undecided, and locks its keys.
     pub(crate) fn insert_op(
         &mut self,
         host: &mut Host,
@@ -32,8 +32,8 @@ where
         self.locks.take_in(&mut host.visibility, now, order, contended, stored);
     }
 
-    /// Large values that a result names, and that their keys have no longer, stay while their
-    /// clients may read them (L4).
+    /// Pins and unpins the large values that remembered results name. Their keys no longer have
+    /// them, but clients may still be reading them (L4).
     pub(crate) fn keep_named(&mut self, host: &mut Host) {
         for (name, is_named) in self.clients.take_named() {
             match is_named {
@@ -43,7 +43,7 @@ where
         }
     }
 
-    /// Gives up all open ops, and returns them.
+    /// Drops all open ops, and returns them.
     pub(crate) fn give_up_ops(&mut self, host: &mut Host) -> Map<OpId, Op> {
         let none = host.map();
         let ops = self.locks.give_up(&mut host.visibility, none);
@@ -52,15 +52,15 @@ where
         ops
     }
 
-    /// Primary: a decision takes effect without a prepare. If it is a refusal, its client may be
-    /// told now.
+    /// Primary: a decision takes effect whose op was not prepared here. If it is a refusal, its
+    /// client is answered now.
     pub(crate) fn answer_refused(&mut self, host: &mut Host, decided: &Decided, result: &StoredResult) {
         let reply_to = self.lead.as_mut().and_then(|lead| lead.take_refused(decided.index));
         host.reply(reply_to, &result.reply(decided.op));
     }
 
-    /// Whether a decision refuses this op, and some member may lack it: that member would execute
-    /// the op if it became the primary.
+    /// Whether an unreleased decision refuses this op. A member that lacks the decision would
+    /// execute the op if it became the primary, so the client must not be answered yet.
     pub(crate) fn is_refusal_unreleased(&self, op: OpId, status: Status) -> bool {
         is_refusal(status) && self.sequence.unreleased().any(|decided| decided.op == op)
     }

@@ -1,5 +1,5 @@
-//! One partition at one node that agrees on a sequence of decisions: the parts of its state, and
-//! what its mode decides.
+//! One partition at one node whose members agree on a sequence of decisions: the parts of its
+//! state, and what its mode has to define.
 
 use super::clients::Clients;
 use super::contents::Contents;
@@ -17,69 +17,72 @@ use core::hash::Hasher;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{Now, OpId, PartitionId, Update};
 
-/// One partition at one node. `mode` is the state of its mode alone: [`TwoPhase`](crate::modes::two_phase::TwoPhase) or
-/// [`Chain`](crate::modes::chain::Chain).
+/// One partition at one node. `mode` is the state that only its mode has:
+/// [`TwoPhase`](crate::modes::two_phase::TwoPhase) or [`Chain`](crate::modes::chain::Chain).
 #[derive(Clone)]
 pub(crate) struct OrderedPartition<A> {
-    /// The epoch.
+    /// The current epoch and its members.
     pub(crate) membership: Membership,
     /// Open ops, and the keys that they lock.
     pub(crate) locks: Locks,
-    /// Decisions.
+    /// The sequence of decisions.
     pub(crate) sequence: Sequence,
     /// Results of clients' ops (R10).
     pub(crate) clients: Clients,
-    /// What is in the engine.
+    /// What the partition holds in the engine.
     pub(crate) contents: Contents,
-    /// What it held before it joined; `None` once it holds everything that it should.
+    /// What this replica held before it joined; `None` once it holds everything that it should.
     pub(crate) former: Option<Former>,
-    /// Primary: its part of the epoch.
+    /// State that only the primary of the epoch has.
     pub(crate) lead: Option<Lead>,
-    /// Joiner: its copy.
+    /// State that only a joiner has: the progress of its copy.
     pub(crate) join: Option<Join>,
-    /// When it next reports its progress.
+    /// When this replica next reports its progress.
     pub(crate) reporting: Reporting,
-    /// Keys that cannot be read, or differ between members.
+    /// Keys that cannot be read, or whose entries differ between members.
     pub(crate) repairs: Repairs,
     /// Pending requests to the disk.
     pub(crate) waits: Waits,
-    /// Whether this process knows that it holds everything that was confirmed before it started (R18).
+    /// Whether this process is known to hold everything that was confirmed before it started (R18).
     pub(crate) is_proven: bool,
     /// State of the mode.
     pub(crate) mode: A,
 }
 
-/// What differs between multicast two-phase commit and chains, where the code that they share needs it.
+/// What the shared code needs of a mode: the ways in which multicast two-phase commit and chains
+/// differ.
 pub(crate) trait Agreement {
-    /// The primary decides an op as soon as it has it (C1, C4), and a decision is shown only when
-    /// all members have synced it. Otherwise the primary waits until every member has acknowledged
-    /// the op (R1), and only contended decisions are shown late (R2).
+    /// True for chains: the primary decides an op as soon as it receives it (C1, C4), and a
+    /// decision is shown only when all members have synced it. False for two-phase commit: the
+    /// primary waits until every member has acknowledged the op (R1), and only contended decisions
+    /// are shown late (R2).
     const DECIDES_AT_ONCE: bool;
-    /// A secondary passes a get that it cannot answer to the primary.
+    /// Whether a secondary passes a get that it cannot answer on to the primary.
     const PASSES_GETS_TO_PRIMARY: bool;
 
-    /// A new epoch begins; `next` replaces `self.membership` right after.
+    /// Called when a new epoch begins, just before `next` replaces `self.membership`.
     fn begin_epoch(&mut self, host: &mut Host, now: Now, next: &Membership);
 
-    /// This primary has adopted all decisions, and may decide.
+    /// This primary has adopted all decisions, and may decide from now on.
     fn on_recovered(&mut self, host: &mut Host, now: Now);
 
-    /// Decisions may be made, or released, that could not be before.
+    /// Something has changed so that decisions may be made or released that were held up before.
     fn resume(&mut self, host: &mut Host, now: Now);
 
-    /// What an op of one key does to the known state of its key. `None`: not yet; the op is looked at again later.
+    /// Determines the effect of an op of one key on the key's known state. `None`: not possible
+    /// yet; the op is judged again later.
     fn judge_known(&mut self, host: &mut Host, now: Now, key: &[u8], op: OpId) -> Option<Verdict>;
 
     /// Logs the next decision, and sends it to other members.
     fn commit(&mut self, host: &mut Host, now: Now, decided: Decided);
 
-    /// Puts an op of this node's own client on the way that clients' ops take.
+    /// Handles an op of this node's own client in the same way as a client's op.
     fn propose(&mut self, host: &mut Host, now: Now, update: &Update<'_>, datagram: &[u8]);
 
-    /// Whether this member answers clients when their ops take effect.
+    /// Whether this member sends clients the replies when their ops take effect.
     fn answers_clients(&self, host: &Host) -> bool;
 
-    /// The entry for a get has been read, in an epoch in which this member serves.
+    /// The entry for a get has been read, while this member serves in the epoch.
     fn answer_get_from(
         &mut self,
         host: &mut Host,
@@ -89,15 +92,16 @@ pub(crate) trait Agreement {
         entry: Option<Entry<'_>>,
     );
 
-    /// Reports what is logged and synced; with `gap`, asks for what is missing.
+    /// Sends a progress report: what is logged and synced here. `gap`: decisions are missing here,
+    /// and have to be sent.
     fn tell_progress(&mut self, host: &mut Host, gap: bool);
 
-    /// Feeds `state` with the state of the mode (`Partition::fingerprint`).
+    /// Hashes the state of the mode into `state` (`Partition::fingerprint`).
     fn fingerprint_mode(&self, state: &mut impl Hasher);
 }
 
 impl<A> OrderedPartition<A> {
-    /// A partition in no epoch.
+    /// A partition that is in no epoch yet.
     pub(crate) fn outside(id: PartitionId, host: &Host, mode: A) -> Self {
         Self {
             membership: Membership::outside(id),
@@ -116,7 +120,8 @@ impl<A> OrderedPartition<A> {
         }
     }
 
-    /// The same partition in another mode: its log does not say in which mode its keyspace is, the first epoch does.
+    /// The same partition in another mode. Its log does not tell the mode of its keyspace; the
+    /// first epoch does.
     pub(crate) fn with_mode<B>(self, mode: B) -> OrderedPartition<B> {
         OrderedPartition {
             membership: self.membership,
@@ -143,7 +148,7 @@ impl<A> OrderedPartition<A> {
         self.lead.is_some()
     }
 
-    /// Whether another member has logged, or knows to be released, more than this one.
+    /// Whether another member has logged more than this one, or knows more to be released.
     pub(crate) fn is_behind(&self, logged: u64, released: u64) -> bool {
         self.sequence.logged() < logged || self.sequence.released() < released
     }

@@ -1,12 +1,12 @@
-//! Pieces of scans (C11): what an answer lists of a page of the engine, and how far it covers the
-//! page.
+//! Pieces of scans (C11): what an answer lists of a page of the engine, and how much of the page it
+//! covers.
 //!
 //! ```text
 //!   page     a   b(deleted)   c   d(overdue)   e
 //!   piece    a                c │                 covers everything through c; d is deleted first, as for a get (R11)
 //! ```
 //!
-//! Invariants: a key that is covered and not listed did not exist; a piece covers at least one key
+//! Invariants: a key that is covered and not listed did not exist. A piece covers at least one key
 //! after the one asked for, or the whole rest, unless the first key is overdue or does not fit.
 
 use crate::modes::entry::{decode_entry, is_overdue};
@@ -15,30 +15,30 @@ use alloc::vec::Vec;
 use nicekv_proto::scan::{ScanWants, Scanned};
 use nicekv_proto::{Form, KeyOrder, MatchRange, Now, OpId};
 
-/// Bounds of an answer.
+/// What an answer may contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) wants: ScanWants,
-    /// Only keys with these match values.
+    /// Only keys with match values in this range.
     pub(crate) range: MatchRange,
     /// How keys map to match values.
     pub(crate) order: KeyOrder,
-    /// For the list, and the last key that is covered.
+    /// Bytes available for the list plus the last covered key.
     pub(crate) bytes_max: usize,
 }
 
-/// What is cut of a page.
+/// The part of a page that goes into the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Piece<'a> {
     pub(crate) listed: Vec<u8>,
     pub(crate) count: u32,
-    /// The last key that is covered, if it is not the last one listed.
+    /// The last covered key, if it is not the last listed one.
     pub(crate) through: Option<&'a [u8]>,
-    /// Part of the page is not covered.
+    /// Whether the end of the page is not covered.
     pub(crate) is_cut: bool,
-    /// Nothing is covered.
+    /// Whether no key is covered.
     pub(crate) is_empty: bool,
-    /// Overdue keys of the page, with the versions to delete.
+    /// Overdue keys of the page, with the versions that have to be deleted.
     pub(crate) overdue: Vec<(&'a [u8], OpId)>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Piece<'a> {
                 piece.overdue.push((key, entry.version));
                 piece.is_cut = true;
             }
-            // Overdue keys further on are deleted now, too.
+            // Go on behind the cut: overdue keys there are deleted now, too.
             if !piece.is_cut {
                 piece.is_cut = !piece.cover(key, entry.form, value, frame);
             }
@@ -63,9 +63,9 @@ impl<'a> Piece<'a> {
         piece
     }
 
-    /// Covers one more key, if there is room.
+    /// Covers one more key. Returns false if there is no room.
     fn cover(&mut self, key: &'a [u8], form: Form, value: Option<&[u8]>, frame: Frame) -> bool {
-        // Large values are left to gets.
+        // Only plain values are listed; clients read others with gets.
         let is_listed = frame.wants == ScanWants::Values && form == Form::Plain;
         let value = value.map(|value| Scanned { key, form, value: Some(value).filter(|_| is_listed) });
         let listed = value.filter(|_| frame.wants != ScanWants::Count);
@@ -113,7 +113,7 @@ mod tests {
         told(piece, |piece| piece.entries().map(|entry| entry.key.to_vec()).collect())
     }
 
-    /// What a client reads of the piece.
+    /// What a client reads from the piece.
     fn told<T>(piece: &Piece<'_>, read: impl Fn(&ScanPiece<'_>) -> T) -> T {
         let told = ScanPiece {
             op: OpId::NONE,
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(
             (both.count, both.is_cut, both.through),
             (2, true, None),
-            "no room to say that it covers c"
+            "no room for c as the last covered key"
         );
         let none = cut(&entries, ScanWants::Values, one - 1);
         assert!(none.is_empty && none.is_cut);

@@ -1,56 +1,56 @@
-//! The keys that the latest decisions have written. A returning member is sent their entries,
-//! without reading the whole partition (R7).
+//! The keys that the latest decisions have written. A returning member is sent the entries of these
+//! keys, so the whole partition need not be read (R7).
 //!
 //! ```text
 //!   decision   … 41 | 42  43  44  45  46        a member that holds 42 is sent c (44) and a (46):
 //!   key           ? |  b   a   c   –   a        45 wrote nothing, and 43 was overwritten
 //! ```
 //!
-//! Invariant: for every entry in the engine whose decision is not forgotten, its key is here at
-//! that decision's place. Earlier places of a key stay; the entry's index in the engine tells which
-//! is current.
+//! Invariant: for every entry in the engine whose decision is not forgotten here, its key is
+//! recorded under that decision. Earlier decisions of a key stay recorded; the index in the
+//! engine's entry tells which one is current.
 //!
-//! It is bounded and in memory only; a restart fills it from the log. A member that was away for
-//! longer is served by a scan.
+//! The list is bounded and in memory only; a restart fills it from the log. A member that missed
+//! more decisions is served by a scan.
 
 use alloc::collections::VecDeque;
 use smallvec::SmallVec;
 
-/// Bytes of keys too long to be stored inline. Beyond it the oldest are forgotten.
+/// Bytes of keys that are too long to be stored inline. Beyond the bound the oldest are forgotten.
 const LONG_KEYS_BYTES_MAX: usize = 2 << 20;
 
-/// A key; short ones are stored inline.
+/// A key; keys up to 24 bytes are stored inline.
 pub(crate) type RecentKey = SmallVec<[u8; 24]>;
 
 #[derive(Clone)]
 pub(crate) struct Recent {
-    /// The decision of the first place.
+    /// Index of the oldest decision in `keys`.
     first: u64,
-    /// By decision, without gaps. `None`: it wrote nothing.
+    /// The key that each decision wrote, without gaps. `None`: it wrote nothing.
     keys: VecDeque<Option<RecentKey>>,
     decisions_max: usize,
     long_keys_bytes: usize,
 }
 
 impl Recent {
-    /// Of an empty partition.
+    /// For an empty partition: nothing is recorded yet.
     pub(crate) fn new(decisions_max: usize) -> Self {
         Self { first: 1, keys: VecDeque::new(), decisions_max, long_keys_bytes: 0 }
     }
 
-    /// Whether nothing was noted or forgotten.
+    /// Whether nothing was recorded or forgotten yet.
     pub(crate) fn is_unused(&self) -> bool {
         self.first == 1 && self.keys.is_empty()
     }
 
-    /// Starts over: the keys of decisions through `through` are unknown, and later ones have
-    /// written nothing yet.
+    /// Starts over: the keys of decisions up to `through` are unknown, and no later decision has
+    /// written anything yet.
     pub(crate) fn begin_after(&mut self, through: u64) {
         self.keys.clear();
         (self.first, self.long_keys_bytes) = (through + 1, 0);
     }
 
-    /// Decisions after `since` are void; what they wrote is written again.
+    /// The decisions after `since` are void. Their keys will be written and recorded again.
     pub(crate) fn forget_after(&mut self, since: u64) {
         if !self.reaches(since) {
             return self.begin_after(since);
@@ -59,7 +59,7 @@ impl Recent {
         self.long_keys_bytes = self.keys.iter().flatten().map(bytes_of_long).sum();
     }
 
-    /// Forgets the keys of decisions through `through`.
+    /// Forgets the keys of all decisions up to `through`.
     pub(crate) fn forget_through(&mut self, through: u64) {
         while self.first <= through {
             let Some(key) = self.keys.pop_front() else {
@@ -71,7 +71,7 @@ impl Recent {
         }
     }
 
-    /// Decision `index` has written this key.
+    /// Records that decision `index` has written this key.
     pub(crate) fn note(&mut self, index: u64, key: &[u8]) {
         let decisions_max = self.decisions_max as u64;
         if index >= self.first + decisions_max {
@@ -87,8 +87,8 @@ impl Recent {
             }
             Some(noted @ None) => *noted = Some(RecentKey::from_slice(key)),
             Some(Some(noted)) if **noted == *key => return,
-            // A decision writes one key. If a damaged or forged entry claims otherwise, there is no
-            // place for both.
+            // There is room for one key per decision. If a decision writes a second one (as a
+            // transaction does, or a forged entry claims), forget everything up to it.
             Some(_) => return self.forget_through(index),
         }
         self.long_keys_bytes += self.keys[place as usize].as_ref().map_or(0, bytes_of_long);
@@ -97,19 +97,19 @@ impl Recent {
         }
     }
 
-    /// Whether everything written after decision `since` is known.
+    /// Whether all keys written after decision `since` are known.
     pub(crate) fn reaches(&self, since: u64) -> bool {
         self.first <= since + 1
     }
 
-    /// Keys written by decisions after `since` through `through`, with the decisions.
+    /// The keys written by decisions after `since` and up to `through`, with these decisions.
     pub(crate) fn written(&self, since: u64, through: u64) -> impl Iterator<Item = (u64, &RecentKey)> {
         let skipped = (since + 1).saturating_sub(self.first) as usize;
         let places = (self.first..=through).zip(&self.keys).skip(skipped);
         places.filter_map(|(index, key)| Some((index, key.as_ref()?)))
     }
 
-    /// Whether decision `index` wrote this key.
+    /// Whether this key is recorded for decision `index`.
     pub(crate) fn is_of(&self, index: u64, key: &[u8]) -> bool {
         let place = index.checked_sub(self.first).and_then(|place| self.keys.get(place as usize));
         place.is_some_and(|noted| noted.as_deref() == Some(key))
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn keys_written_since_are_listed_in_decision_order() {
-        // A contended decision takes effect after later ones.
+        // Decision 3 is contended, so it takes effect after decision 5.
         let recent = noted(9, &[(1, "b"), (2, "a"), (5, "a"), (3, "c")]);
         assert_eq!(written(&recent, 0, 9), [(1, "b"), (2, "a"), (3, "c"), (5, "a")]);
         assert_eq!(written(&recent, 2, 4), [(3, "c")]);

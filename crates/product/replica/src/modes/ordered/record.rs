@@ -1,7 +1,7 @@
-//! Records of a partition's log. The node writes the partition's number before them.
+//! The records of a partition's log. The node writes the partition's id in front of each.
 //!
-//! Every record is idempotent: a checkpoint writes the open ones again, and replaying both old and
-//! new changes nothing.
+//! Every record is idempotent: a checkpoint writes the open ones again, and replaying both copies
+//! changes nothing.
 
 use alloc::vec::Vec;
 use nicekv_proto::DecodeError;
@@ -10,40 +10,42 @@ use nicekv_proto::replication::Decision;
 use zerocopy::network_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Record<'a> {
-    /// An op is prepared: the client's datagram, and whether it was contended when logged (R2).
+    /// An op is prepared: the client's datagram, and whether the op was contended when it was
+    /// logged (R2).
     Prepare { contended: bool, datagram: &'a [u8] },
-    /// An op is decided. A partition's decisions are in the log in index order.
+    /// An op is decided. The log has the decisions of a partition in index order.
     Decision(Decision<'a>),
-    /// Every member holds the decisions through this one, or this replica gets their effects by
-    /// copying.
+    /// Every member holds the decisions up to this one, or this replica gets their effects with its
+    /// copy.
     Released { through: u64 },
-    /// The replica joins: what it held so far is set aside, for good if it joins afresh (R7, R8).
+    /// The replica joins: what it held so far is set aside; if `afresh`, it is discarded (R7, R8).
     Join { afresh: bool },
-    /// Client records, in the encoding of `Clients`.
+    /// Client records, as `Clients` encodes them.
     Clients { payload: &'a [u8] },
-    /// Of what was set aside, decisions through `since` stand. At 0 the engine's entries are void,
-    /// too.
+    /// Of what was set aside, the decisions up to `since` count. If `since` is 0, the engine's
+    /// entries are void, too.
     Begin { since: u64, floor: u64, history: &'a [u8] },
-    /// Copied entries, which were written.
+    /// Copied entries, which are also written to the engine.
     Copied { payload: &'a [u8] },
     /// The copy is complete.
     Complete,
-    /// Every original member holds the decisions through this one.
+    /// Every original member holds the decisions up to this one.
     Held { through: u64 },
-    /// The partition takes the place of others, and goes on after this decision (R17). Their client
-    /// records follow. Without the node's own record of the takeover, both are void.
+    /// The partition takes the place of its parents, and continues after this decision (R17). The
+    /// records of the parents' clients follow. All of these are void unless the node has logged the
+    /// takeover, too.
     TookOver { index: u64 },
-    /// The state of the replica, in place of all earlier records.
+    /// The replica's state at a checkpoint, in place of all earlier records.
     Position { position: Position, history: &'a [u8] },
 }
 
 /// See [`Record::Position`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// If it is not complete: what it holds (`Former::through`).
+    /// For a replica that is not complete: up to which decision it agrees with the primary
+    /// (`Former::through`).
     pub(crate) since: Option<u64>,
     pub(crate) floor: u64,
     pub(crate) released: u64,

@@ -1,5 +1,5 @@
-//! A damaged value (docs/FAULTS.md row 10) is fetched from another member. Until then this member
-//! does not serve it.
+//! Repairs a damaged value (docs/FAULTS.md row 10) by fetching it from another member. Until then
+//! this member does not serve it.
 //!
 //! ```text
 //!  member (cannot read k)                 another consistent member
@@ -9,25 +9,25 @@
 //!    │ installs it once it has logged `through` itself
 //! ```
 //!
-//! A key of which members have different entries (`compare`) is repaired in the same way, by a
+//! A key for which members have different entries (`compare`) is repaired in the same way, but by a
 //! vote: all members are asked, this one included, and the majority's entry is installed.
 //!
-//! Gets of k are passed on to the primary. At the primary they wait, as does the evaluation of its
-//! next op.
+//! Gets of k are passed on to the primary. If the primary itself cannot read k, gets of k and the
+//! evaluation of its next op wait.
 //!
 //! Why the answer may be installed:
-//! * *It is not too old.* An engine holds the effects of decisions through `logged` (uncontended)
-//!   and `released` (contended), and two members' decisions are prefixes of one sequence. A member
-//!   that has logged and released at least as much as the asker had when it found the damage has
-//!   every effect that was lost. Once the asker has applied a later effect to k, the damage is gone
-//!   and the repair is over.
-//! * *It may be too new, and that does not show.* A later effect comes from an op that the asker
-//!   has synced (R1) and that has not taken effect there yet, so k is locked, and a secondary
-//!   answers no get of it. When the decision comes, the asker applies it again: effects are blind
-//!   writes. A primary's peers are never ahead of it.
+//! * *It is not too old.* An engine holds the effects of decisions up to `logged` (uncontended) and
+//!   up to `released` (contended), and two members' decisions are prefixes of one sequence. So a
+//!   member that has logged and released at least as much as the asker had when it found the damage
+//!   has every effect that was lost. If the asker applies a later effect to k in the meantime, the
+//!   damage is gone and the repair is over.
+//! * *It may be too new, but that is not visible.* A later effect comes from an op that the asker
+//!   has synced (R1) and that has not taken effect there yet. So k is locked, and a secondary
+//!   answers no get of it. When the decision arrives, the asker applies it once more, which is
+//!   harmless because effects are blind writes. A primary's peers are never ahead of it.
 //! * *The engine does not get ahead of the log.* Otherwise the asker, restarted and made primary,
-//!   could evaluate an op on the op's own result. So the entry waits until the asker has logged
-//!   every decision that can be in it.
+//!   could evaluate an op on that op's own result. So the entry waits until the asker has logged
+//!   every decision that may be contained in it.
 
 use super::locks::{Latest, WaitingGet};
 use super::partition::{Agreement, OrderedPartition};
@@ -40,14 +40,14 @@ use nicekv_proto::recovery::Entry;
 use nicekv_proto::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_proto::{Epoch, NodeId, Now};
 
-/// A member that asks for a key: in which epoch, which node, and what it had logged and released.
+/// Who asks for a key: its epoch, its node, and what it had logged and released.
 type Asker = (Epoch, NodeId, (u64, u64));
 
 impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// The value for a get is damaged.
+    /// The engine has found that the value for a get is damaged.
     pub(crate) fn on_get_corrupt(&mut self, host: &mut Host, now: Now, get: WaitingGet, key: &[u8]) {
         self.begin_repair(host, now, key);
         if self.membership.standing.serves() && !self.is_primary() && Self::PASSES_GETS_TO_PRIMARY {
@@ -58,7 +58,7 @@ where
         }
     }
 
-    /// Primary: the state for the next op of a key is damaged.
+    /// Primary: the engine has found that the state for the next op of a key is damaged.
     pub(crate) fn on_state_corrupt(&mut self, host: &mut Host, now: Now, token: u64, key: &[u8]) {
         if self.locks.end_reading(key, token, Latest::Unknown) {
             self.begin_repair(host, now, key);
@@ -83,21 +83,22 @@ where
         host.arm_sweep(now);
     }
 
-    /// Members seem to have different entries of a key: asks all, this one included.
+    /// Members seem to have different entries for a key: asks all of them, this one included.
     pub(crate) fn begin_vote(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if !self.repairs.is_full() && !self.repairs.contains(key) {
             self.add_repair(host, now, key, true);
         }
     }
 
-    /// A scan has found these keys damaged.
+    /// A scan has found that these keys are damaged.
     pub(crate) fn begin_repairs(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
         for key in keys {
             self.begin_repair(host, now, key);
         }
     }
 
-    /// The member to ask at the `tries`-th try: the primary, then the other full members.
+    /// The member to ask at try number `tries`: first the primary, then the other full members in
+    /// turn.
     fn repair_peer(&self, host: &Host, tries: u32) -> Option<SocketAddrV4> {
         let me = host.config.node;
         let mut peers: Vec<_> = (self.membership.members.iter())
@@ -131,7 +132,7 @@ where
         host.outbox.send(peer, |out| request.encode(out));
     }
 
-    /// A member asks for a key that it cannot read.
+    /// Another member asks for a key that it cannot read.
     pub(crate) fn on_repair_request(&mut self, host: &mut Host, request: &RepairRequest<'_>) {
         let holds_everything = self.membership.standing == Standing::Consistent;
         if !holds_everything || self.is_behind(request.logged, request.released) {
@@ -148,7 +149,7 @@ where
         self.waits.read(token, read);
     }
 
-    /// A key that another member asked for was read here.
+    /// The engine has read a key that another member asked for.
     pub(crate) fn on_repair_read(
         &mut self,
         host: &mut Host,
@@ -173,7 +174,7 @@ where
         host.outbox.send(address, |out| told.encode(out));
     }
 
-    /// A member answers with its entry of a damaged key.
+    /// Another member answers with its entry of a key.
     pub(crate) fn on_repair_reply(&mut self, host: &mut Host, now: Now, reply: &RepairReply<'_>) {
         let Some(repair) = self.repairs.get_mut(reply.key) else { return };
         if repair.asked != reply.asked {
@@ -182,12 +183,12 @@ where
         let offer = match reply.state {
             KeyState::Stored(stored) => {
                 let entry = Entry::decode(stored).expect("checked when it was decoded");
-                // The tombstone may be dropped at other members.
+                // A tombstone counts like an absent key, because other members may have dropped it.
                 let is_counted = repair.votes.is_none() || entry.value.is_some();
                 Offer { needs: entry.index, entry: is_counted.then(|| stored.into()) }
             }
             KeyState::Absent => Offer { needs: reply.through, entry: None },
-            // The next sweep asks the next member.
+            // The next sweep asks another member.
             KeyState::Corrupt => return,
         };
         match &mut repair.votes {
@@ -202,14 +203,15 @@ where
         }
     }
 
-    /// When all have voted: the majority's entry stands; in a tie, the primary's.
+    /// Once all members have voted, the majority's entry wins; in a tie, the primary's.
     fn count_votes(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         let (me, primary) = (host.config.node, self.membership.primary);
         let judges = self.membership.judges(me).count() + 1;
         let Some(repair) = self.repairs.get_mut(key) else { return };
         match repair.outvoted(me, judges, primary) {
             None => {}
-            // An op under way on the key would be decided on another state than was voted on.
+            // Not while an op locks the key: it would be decided on another state than the one
+            // voted on.
             Some(Vote::Outvoted(best)) if !self.locks.is_locked(key) => {
                 host.count_differing(self.membership.partition, self.membership.epoch);
                 self.repairs.offer(key, best);
@@ -221,7 +223,8 @@ where
         }
     }
 
-    /// Installs what was offered for a key, if the log has come that far.
+    /// Installs the entry that was offered for a key, once the log has reached the decision that it
+    /// needs.
     fn install_offer(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         let Some(offer) = self.repairs.take_offer(key, self.sequence.logged()) else { return };
         match offer.entry {
@@ -235,7 +238,7 @@ where
         self.decide_key(host, now, key);
     }
 
-    /// A key was written: if it was damaged, it is repaired.
+    /// A key was written, which ends its repair.
     pub(crate) fn finish_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if let Some(waiting) = self.repairs.end(key) {
             host.count_repaired(self.id(), self.membership.epoch);
@@ -243,7 +246,7 @@ where
         }
     }
 
-    /// Asks again. Whether repairs are left.
+    /// Repeats requests that are overdue. Returns whether repairs are left.
     pub(crate) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         for key in self.repairs.keys() {

@@ -1,5 +1,5 @@
-//! Keys of a partition that cannot be read here, or that differ between members, and the answers of
-//! other members.
+//! Repairs under way: keys that cannot be read here or that differ between members, and the answers
+//! of other members.
 
 use super::locks::WaitingGet;
 use crate::modes::bounds::{REPAIRS_MAX, WAITING_GETS_MAX};
@@ -8,47 +8,47 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::{NodeId, Now};
 
-/// A vote that is open after this many requests is given up.
+/// A vote without a result after this many requests is dropped.
 const VOTE_TRIES_MAX: u32 = 6;
-/// The time between two requests doubles at most this often.
+/// How many times the interval between two requests doubles at most.
 const DOUBLINGS_MAX: u32 = 5;
 
 /// The repair of a key.
 #[derive(Clone)]
 pub(crate) struct Repair {
-    /// `logged` and `released` when the damage was found.
+    /// `logged` and `released` at the time when the damage was found.
     pub(crate) asked: (u64, u64),
     asked_ns: u64,
     pub(crate) tries: u32,
-    /// For a key that differs instead of being damaged: the entries of the members, this one
-    /// included.
+    /// `Some` for a vote, that is, for a key that differs instead of being damaged: the entries of
+    /// the members that have answered, this one included.
     pub(crate) votes: Option<BTreeMap<NodeId, Offer>>,
     offer: Option<Offer>,
-    /// Primary: gets that wait.
+    /// Primary: gets that wait for the repair.
     waiting: Vec<WaitingGet>,
 }
 
-/// The state of a key at a member.
+/// The state of a key at one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// This decision must be logged here before it is installed.
+    /// The entry may be installed here once this decision is logged here.
     pub(crate) needs: u64,
     pub(crate) entry: Option<Box<[u8]>>,
 }
 
-/// What a sweep does about a repair.
+/// What a sweep has to do for a repair.
 pub(crate) enum Step {
-    /// Gives it up: a member is silent, and the next pass of the scrub finds the key again.
+    /// Drop the vote: some member is silent. The next pass of the scrub finds the key again.
     Drop,
-    /// Installs the offer.
+    /// Install the offered entry.
     Install,
-    /// Asks again.
+    /// Send the request again.
     Ask,
     Wait,
 }
 
 impl Repair {
-    /// The next step, if requests are repeated after `resend_ns`, with backoff.
+    /// The next step. Requests are repeated after `resend_ns`, with backoff.
     pub(crate) fn next_step(&mut self, now: Now, resend_ns: u64) -> Step {
         if self.votes.is_some() && self.tries >= VOTE_TRIES_MAX {
             Step::Drop
@@ -62,8 +62,8 @@ impl Repair {
         }
     }
 
-    /// The majority's entry if it is not what `me` has; in a tie, the primary's. `None` until
-    /// `judges` have voted.
+    /// The result of a vote: does `me` have the majority's entry (in a tie, the primary's)? `None`
+    /// until `judges` members have voted.
     pub(crate) fn outvoted(&self, me: NodeId, judges: usize, primary: NodeId) -> Option<Vote> {
         let votes = self.votes.as_ref().filter(|votes| votes.len() >= judges)?;
         let mine = votes.get(&me)?;
@@ -73,15 +73,15 @@ impl Repair {
     }
 }
 
-/// The result of a vote for this member.
+/// The result of a vote, for this member.
 pub(crate) enum Vote {
-    /// It has the majority's entry.
+    /// This member has the majority's entry.
     Agreed,
-    /// The majority has this.
+    /// The majority has this other entry.
     Outvoted(Offer),
 }
 
-/// At most [`REPAIRS_MAX`]; others are found again when they are read again.
+/// At most [`REPAIRS_MAX`] repairs. Other damaged keys are found again when they are next read.
 #[derive(Clone, Default)]
 pub(crate) struct Repairs {
     by_key: BTreeMap<Box<[u8]>, Repair>,
@@ -108,7 +108,7 @@ impl Repairs {
         self.by_key.keys().cloned().collect()
     }
 
-    /// Starts the repair of a key, by a vote or by the first offer.
+    /// Starts the repair of a key: by a vote, or by the first offer that arrives.
     pub(crate) fn begin(&mut self, now: Now, asked: (u64, u64), is_vote: bool, key: &[u8]) -> Repair {
         let votes = is_vote.then(BTreeMap::new);
         let repair =
@@ -117,7 +117,7 @@ impl Repairs {
         repair
     }
 
-    /// Lets a get wait for the repair of its key. Whether there was room.
+    /// Makes a get wait for the repair of its key. Returns whether there was room.
     pub(crate) fn wait(&mut self, get: WaitingGet, key: &[u8]) -> bool {
         match self.by_key.get_mut(key) {
             Some(repair) if repair.waiting.len() < WAITING_GETS_MAX => {
@@ -128,24 +128,24 @@ impl Repairs {
         }
     }
 
-    /// Keeps an offer for installation.
+    /// Keeps an offered entry until it may be installed.
     pub(crate) fn offer(&mut self, key: &[u8], offer: Offer) {
         if let Some(repair) = self.by_key.get_mut(key) {
             repair.offer = Some(offer);
         }
     }
 
-    /// The offer that may be installed when decisions through `logged` are in the log.
+    /// Takes the offer for a key, if the decisions in the log up to `logged` suffice to install it.
     pub(crate) fn take_offer(&mut self, key: &[u8], logged: u64) -> Option<Offer> {
         self.by_key.get_mut(key)?.offer.take_if(|offer| offer.needs <= logged)
     }
 
-    /// The repair of a key is over. Returns the gets that waited.
+    /// Ends the repair of a key. Returns the gets that have waited.
     pub(crate) fn end(&mut self, key: &[u8]) -> Option<Vec<WaitingGet>> {
         self.by_key.remove(key).map(|repair| repair.waiting)
     }
 
-    /// A new epoch.
+    /// Drops all repairs when a new epoch begins.
     pub(crate) fn clear(&mut self) {
         self.by_key.clear();
     }

@@ -1,5 +1,5 @@
-//! The log: replaying it at the start, and writing its open part again so that the rest can be
-//! trimmed.
+//! The log: replays it when the process starts, and appends the open state again so that earlier
+//! records can be trimmed.
 
 use super::contents::{is_large, reference};
 use super::history::History;
@@ -15,14 +15,15 @@ use nicekv_proto::bytes::Reader;
 use nicekv_proto::replication::Decision;
 use nicekv_proto::{Datagram, DecodeError, Now, OpId, StoredUpdate};
 
-/// Bytes of client records per log record.
+/// About how many bytes of client records go into one log record.
 pub(crate) const CLIENTS_RECORD_BYTES: usize = 128 << 10;
 
 impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Replays a record. It is synced, and its effects go to the engine again, in log order.
+    /// Replays a record, which is synced by definition. Its effects are applied to the engine
+    /// again, in log order.
     pub(crate) fn take_record(
         &mut self,
         host: &mut Host,
@@ -77,8 +78,8 @@ where
 
     fn take_position(&mut self, host: &mut Host, now: Now, position: Position, history: History) {
         if position.released > self.sequence.logged() || self.contents.recent().is_unused() {
-            // The log begins here: earlier decisions are in the engine, and it is unknown which
-            // keys they wrote.
+            // The log begins here. Earlier decisions are in the engine, but which keys they wrote
+            // is unknown.
             let through = position.released.max(position.since.unwrap_or(0));
             self.contents.recent_mut().begin_after(through);
         }
@@ -110,8 +111,8 @@ where
         Ok(())
     }
 
-    /// After a restart: an op that was logged and never synced may be in the log without the large
-    /// value that it names. It was not acknowledged, so it is dropped.
+    /// After a restart: drops ops that were logged but whose large value is not on disk. Such an op
+    /// was never synced (L2), so it was not acknowledged.
     pub(crate) fn drop_torn(&mut self, host: &mut Host) {
         let lacks_value =
             |op: &Op| reference(&op.stored).is_some_and(|of| !host.storage.holds_value(of.name));
@@ -134,13 +135,14 @@ where
         }
     }
 
-    /// Appends the open state, so that earlier records can go once the engine is durable.
+    /// Appends the open state to the log, so that earlier records can be trimmed once the engine is
+    /// durable.
     pub(crate) fn append_open(&self, host: &mut Host) {
         let mut append = |record: Record<'_>| {
             host.append(self.id(), |out| record.append(out));
         };
         let position = Position {
-            // What was set aside and not compared with the primary's is not written again: the
+            // State that was set aside and not compared with the primary's is not logged again. The
             // joiner then copies everything.
             since: self.former.as_ref().map(|former| if former.compared { former.logged } else { 0 }),
             floor: self.contents.floor(),

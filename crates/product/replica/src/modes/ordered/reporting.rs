@@ -4,19 +4,19 @@ use nicekv_proto::Now;
 
 #[derive(Clone, Default)]
 pub(crate) struct Reporting {
-    /// A report is due then at the latest.
+    /// The latest time for the next report; `None` if none is due.
     due_ns: Option<u64>,
     /// When the last gap was reported.
     gap_ns: u64,
 }
 
 impl Reporting {
-    /// Makes a report due at `at_ns` at the latest.
+    /// Makes a report due at `at_ns`, unless one is due already.
     pub(crate) fn be_due(&mut self, at_ns: u64) {
         self.due_ns.get_or_insert(at_ns);
     }
 
-    /// Whether a report is due some time.
+    /// Whether a report is due, now or later.
     pub(crate) fn is_pending(&self) -> bool {
         self.due_ns.is_some()
     }
@@ -31,8 +31,8 @@ impl Reporting {
         self.due_ns = None;
     }
 
-    /// Whether a gap may be reported, because the last report is at least `pause_ns` ago. Notes
-    /// that it is.
+    /// Whether a gap may be reported now: only if the last such report is at least `pause_ns` ago.
+    /// If so, records that it is reported.
     pub(crate) fn take_gap(&mut self, now: Now, pause_ns: u64) -> bool {
         let may = now.boot_ns >= self.gap_ns + pause_ns;
         if may {

@@ -1,21 +1,21 @@
-//! A partition ends, and others take over its keys (R17): its last decisions, and the first state
-//! of the child.
+//! The end of a partition whose keys go to others (R17), and the start of the child: the parent's
+//! last decision, and the child's first state.
 //!
 //! ```text
 //!   parent's primary, in a sealed epoch:   clients start no op ─▶ open ops are decided ─▶ all have synced all ─▶ drained at D
 //!   every member of the parents:           logged = D? everything takes effect; client records go to the child
-//!   child:                                 begins at D' = the greatest D plus one: a decision of no epoch that nobody made
+//!   child:                                 begins at D' = the greatest D plus one: an index that no parent has used
 //! ```
 //!
-//! Why nothing is lost, and no op executed twice:
-//! * D includes every decision that was shown: those are synced by all, or decided by the primary
-//!   (R2), which decides nothing after D. An op that is undecided at D was not reported to anyone.
-//!   It ends with the partition, and its client sends it again, to the child.
-//! * The child knows the clients of all parents. A client that one of them had forgotten is
-//!   forgotten: none of its ops is executed (R10).
-//! * All members of the child hold the same at D', under an origin that no epoch has. So members
-//!   that took over at D' have everything through it in common, and a node that did not take over
-//!   has nothing in common with them (R7).
+//! Why nothing is lost, and no op is executed twice:
+//! * D includes every decision that was shown: such a decision is synced by all, or was made by the
+//!   primary (R2), which decides nothing after D. An op that is undecided at D was confirmed to
+//!   nobody. It ends with the partition, and its client sends it again, to the child.
+//! * The child knows the clients of all parents. If one parent had forgotten a client, the child
+//!   has forgotten it, too, and executes none of its ops (R10).
+//! * All members of the child hold the same state at D', under an origin that no epoch has. So
+//!   members that took over at D' have everything up to it in common, and a node that did not take
+//!   over has nothing in common with them (R7).
 //! * Entries keep the indexes of their parents' decisions, none of which is above D'.
 
 use super::contents::Contents;
@@ -29,23 +29,24 @@ use crate::modes::ordered::clients::ExportCursor;
 use alloc::vec::Vec;
 use nicekv_proto::{Epoch, Now};
 
-/// Origin of the first decision of a partition that takes over others.
+/// Origin of the decision after which a child begins; no epoch has this number.
 const TAKEOVER: Epoch = Epoch(0);
 
 impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Primary: whether the metadata service may have been told that nothing is decided any more.
+    /// Primary: whether the partition was drained, so that the metadata service may rely on nothing
+    /// more being decided.
     pub(crate) fn is_drained(&self) -> bool {
         self.lead.as_ref().is_some_and(Lead::is_drained)
     }
 
-    /// Primary of a sealed epoch: the last decision, if nothing is open and all members hold it.
-    /// After that nothing is decided.
+    /// Primary of a sealed epoch: returns the last decision once no op is open and all members hold
+    /// it. From then on nothing is decided.
     pub(crate) fn drain(&mut self, host: &Host) -> Option<u64> {
         let is_settled = self.locks.count() == 0 && self.sequence.unreleased().len() == 0;
-        // The child knows of no copies of hot keys.
+        // The child will not know of any copies of hot keys, so none may be left.
         let is_quiet = host.hot.is_quiet(self.id());
         let may_end = self.membership.sealed && self.may_decide() && is_quiet && is_settled;
         let (through, lead) = (self.sequence.logged(), self.lead.as_mut()?);
@@ -55,8 +56,8 @@ where
         lead.is_drained().then_some(through)
     }
 
-    /// Decision `index` is the last one, and every member has synced it. If this replica holds it
-    /// and nothing after it, everything takes effect, and this returns true.
+    /// Decision `index` is the last one, and every member has synced it. If this replica has logged
+    /// exactly up to it, applies everything and returns true.
     pub(crate) fn end_at(&mut self, host: &mut Host, now: Now, index: u64) -> bool {
         let is_last = self.former.is_none() && self.sequence.logged() == index;
         if is_last {
@@ -65,14 +66,15 @@ where
         is_last
     }
 
-    /// Logs that everything has taken effect. Otherwise replaying the log would leave contended
-    /// decisions open until someone reports them released, and the child does not know of them.
+    /// Logs that everything has taken effect. Without this record, a replay of the log would leave
+    /// contended decisions open until another member reports them as released; but the child does
+    /// not know these decisions.
     pub(crate) fn log_end(&self, host: &mut Host) {
         let record = Record::Released { through: self.sequence.logged() };
         host.append(self.id(), |out| record.append(out));
     }
 
-    /// The client records, in pieces.
+    /// All client records, in pieces.
     pub(crate) fn client_records(&self) -> Vec<Vec<u8>> {
         let (mut pieces, mut cursor, mut more) = (Vec::new(), ExportCursor::START, true);
         while more {
@@ -83,8 +85,8 @@ where
         pieces
     }
 
-    /// The partition takes over: all entries through decision `index` are here, and these are the
-    /// parents' client records.
+    /// Takes the place of the parents: all their entries up to decision `index` are here;
+    /// `client_records` are their client records.
     pub(crate) fn take_over(&mut self, host: &mut Host, index: u64, client_records: &[Vec<u8>]) {
         let record = Record::TookOver { index };
         host.append(self.id(), |out| record.append(out));
@@ -97,7 +99,7 @@ where
         self.keep_named(host);
     }
 
-    /// The part of [`Self::take_over`] that replaying the log shares.
+    /// The part of [`Self::take_over`] that also runs when the log is replayed.
     pub(crate) fn restart_after(&mut self, host: &mut Host, index: u64) {
         self.give_up_ops(host);
         self.sequence.take();

@@ -1,10 +1,10 @@
 //! Scans (C11).
 //!
-//! The primary's engine holds what was last shown of every key, because a decision is written there
-//! when it may be shown (R2). So a page, read at one moment, is the state of the partition at that
-//! moment, once every op from before the epoch is decided and released (R3, R4). Other members may
-//! lack decisions, and their locks show that for single keys only. So they pass a scan on: to the
-//! primary, or along a chain to the tail, which releases first (C3).
+//! The primary's engine holds the value that was last shown of every key, because a decision is
+//! written to the engine when it may be shown (R2). So a page, read at one moment, is the state of
+//! the partition at that moment, once every op from before the epoch is decided and released (R3,
+//! R4). Other members may lack decisions, and their locks show that for single keys only. So they
+//! pass a scan on: to the primary or, in a chain, to the tail, which releases first (C3).
 
 use super::partition::{Agreement, OrderedPartition};
 use super::waits::{ClientScan, ScanPurpose};
@@ -19,8 +19,8 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Reads a piece of this partition's keys; `is_recovered`: decisions from before this epoch are
-    /// shown here. A scan that cannot be answered now is dropped, and the client asks again.
+    /// Reads a piece of this partition's keys. `is_recovered`: all decisions from before this epoch
+    /// are shown here. A scan that cannot be answered now is dropped, and the client asks again.
     pub(crate) fn read_piece(
         &mut self,
         host: &mut Host,
@@ -36,7 +36,7 @@ where
             return;
         }
         let bytes_max = scan.answer_bytes_max() - ScanPiece::FIXED_BYTES;
-        // Part of an entry's bytes is not returned.
+        // Without values an answer takes fewer bytes than the page from which it is made.
         let page_bytes = if scan.wants == ScanWants::Values { bytes_max } else { SCAN_PAGE_BYTES };
         let token = host.scan(self.id(), scan.after, page_bytes);
         let frame = Frame { wants: scan.wants, range: scan.range, order: self.membership.order, bytes_max };
@@ -61,15 +61,15 @@ where
         host.outbox.send(to, |out| scan.encode(out));
     }
 
-    /// The page was read, in this epoch.
+    /// The engine has read the page for a scan, and the epoch has not changed since.
     pub(crate) fn on_client_scanned(&mut self, host: &mut Host, now: Now, scan: ClientScan, page: &Page<'_>) {
         let ClientScan { op, reply_to, frame, is_one_of_several } = scan;
         if !host.has_lease(now) {
             host.counters.dropped += 1;
             return;
         }
-        // At the tail of a chain a value exists until the head has it deleted, by the head's clock
-        // (R11).
+        // At the tail of a chain no value counts as overdue: a value exists until the head has it
+        // deleted, by the head's clock (R11).
         let judged_at = if self.is_primary() { now } else { Now { unix_ms: 0, ..now } };
         let piece = Piece::of(page, frame, judged_at);
         for (key, version) in piece.overdue {
@@ -77,8 +77,9 @@ where
                 self.order_alone(host, now, key, version);
             }
         }
-        // A client that asks for several pieces at once learns how far this partition goes, and
-        // asks again for what did not fit.
+        // Drop an answer that would cover nothing. But a client that asks for several pieces at
+        // once uses even that: it learns how far this partition goes, and asks again for what did
+        // not fit.
         if piece.is_cut && piece.is_empty && !is_one_of_several {
             host.counters.dropped += 1;
             return;

@@ -1,5 +1,5 @@
-//! A script as a step of a transaction (T5). It runs on its declared keys, as the steps before have
-//! left them, and its changes become the effects of those steps.
+//! A script as a step of a transaction (T5). It works on its declared keys, in the state in which
+//! the previous steps left them, and its changes become the effects of its declarations.
 
 mod lent;
 
@@ -14,27 +14,27 @@ use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Status, Update};
 
-/// Bound on the values of all keys that a script declares, because they are copied for it.
+/// Bytes of the values of all keys that a script may declare; they are copied for it.
 pub(crate) const SCRIPT_STATES_BYTES_MAX: usize = 4 << 20;
 
 /// Runs scripts for a transaction.
 pub(crate) struct Runner<'a> {
     pub(crate) scripts: &'a Scripts,
-    /// The op was open when the epoch began.
+    /// Whether the op was open when the epoch began.
     pub(crate) is_recovered: bool,
 }
 
 /// The outcome of a script.
 pub(crate) struct Ran<'a> {
-    /// With the reply as its value.
+    /// The verdict of the step, with the script's reply as its value.
     pub(crate) verdict: Verdict,
-    /// The keys that it has changed or removed, with their new states.
+    /// The keys that the script has changed or removed, with their new states.
     pub(crate) written: Vec<(&'a [u8], Option<KeyValue>)>,
 }
 
 impl Runner<'_> {
-    /// Runs a script, which is this step of `update`, on the keys' states. `None`: it is still
-    /// running.
+    /// Runs the script that is this step of `update`, on the states of its keys. `None`: it is
+    /// still running.
     pub(crate) fn run<'a>(
         &self,
         update: &Update<'_>,
@@ -69,7 +69,7 @@ fn told_to_client(end: ScriptEnd) -> Verdict {
     Verdict { value: reply, value_is_result: true, may_differ, ..Verdict::unchanged(Status::Ok, None) }
 }
 
-/// The effect on a key that has this state now, and existed before or not.
+/// The effect on a key that has this new state, and that existed before or not.
 pub(crate) fn effect(was_there: bool, state: Option<&KeyValue>) -> Verdict {
     let unchanged = Verdict::unchanged(Status::Ok, state);
     match state {

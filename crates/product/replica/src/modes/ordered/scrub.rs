@@ -1,25 +1,26 @@
-//! Finds and repairs members that differ: a forged message or a bug must not make them differ for
-//! ever.
+//! Finds and repairs members whose entries differ, so that a forged message or a bug cannot make
+//! them differ for ever.
 //!
 //! ```text
 //!  member, at its scrub                     other members
 //!    │──ScrubPage(range, logged, digests)────▶│ only if it has logged and released as much
 //!    │                                        │ scans the range in its own engine, compares
 //!    │◀─RepairRequest(k)──────────────────────│ for every key that differs: asks all, itself included
-//!    │──RepairReply(k, entry)────────────────▶│ the majority's entry stands; in a tie, the primary's
+//!    │──RepairReply(k, entry)────────────────▶│ the majority's entry wins; in a tie, the primary's
 //! ```
 //!
-//! Every consistent original lists what it scrubs to all others, so each is compared with each in
-//! every pass, the primary included.
+//! Every consistent original sends all others a list of what it scrubs. So in every pass each
+//! member is compared with each other one, the primary included.
 //!
-//! Why decisions under way raise no alarm: the receiver's engine is not behind the sender's, so an
-//! entry that the sender had not logged is newer, and does not count as a difference; a key that is
-//! locked, or was written since the page was read, is left out. A remaining suspicion costs only a
-//! vote. The votes are about one state of the key: no decision of it can be made while this member
-//! does not hold its prepare (R1), and then the key is locked here, or has been written; both end
-//! the vote.
+//! Why decisions under way cause no false alarm: the receiver's engine is not behind the sender's,
+//! so an entry that the sender had not logged is newer, and does not count as a difference. A key
+//! that is locked, or was written since the page was read, is left out. If a false suspicion
+//! remains, it costs only a vote. All votes are about one state of the key: a decision on it needs
+//! this member's prepare (R1), and then the key is locked here, or has been written; both end the
+//! vote.
 //!
-//! A vote does not protect against members that lie. It works while a majority is right.
+//! A vote does not protect against members that lie. It works while a majority has the correct
+//! entry.
 
 use super::compare::{Compare, listed_entry};
 use super::partition::{Agreement, OrderedPartition};
@@ -31,16 +32,17 @@ use alloc::vec::Vec;
 use nicekv_proto::Now;
 use nicekv_proto::scrub::{Cut, Listed, ScrubPage};
 
-/// The receiver reads this much more than the sender had in the range.
+/// The receiver reads up to this many bytes more than the sender had in the range.
 const SLACK_BYTES: usize = 4 << 10;
 
-/// Packs what a scrub sees into datagrams for the other members.
+/// Packs the entries that a scrub reads into datagrams for the other members.
 struct Listing<'a> {
     membership: &'a Membership,
     logged: u64,
     released: u64,
     after: Option<Vec<u8>>,
-    /// Length of the first key's part that stands in `after`'s place, where both do not fit.
+    /// A page that begins where a cut has ended the one before: length of the prefix of the first
+    /// listed key that takes the place of `after`.
     begins_with: u16,
     last: Option<Vec<u8>>,
     listed: Vec<u8>,
@@ -48,14 +50,14 @@ struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// Lists the keys after this one.
+    /// Starts a list of the keys after `after`.
     fn new(membership: &'a Membership, sequence: &Sequence, after: Option<&[u8]>) -> Self {
         let (logged, released, after) = (sequence.logged(), sequence.released(), after.map(<[u8]>::to_vec));
         let (last, listed) = (None, Vec::new());
         Self { membership, logged, released, after, begins_with: 0, last, listed, bytes: 0 }
     }
 
-    /// `None`: the entry is being changed, or cannot be read.
+    /// Adds a key to the list. `None`: the entry is being changed, or cannot be read.
     fn push(&mut self, host: &mut Host, key: &[u8], stored: Option<&[u8]>) {
         let entry = stored.map(listed_entry);
         let listed = Listed { key, entry };
@@ -77,8 +79,8 @@ impl<'a> Listing<'a> {
         after_bytes + self.listed.len() + listed.bytes() <= ScrubPage::VARYING_BYTES_MAX
     }
 
-    /// The range between two long keys gets a page of its own, and the next page begins where it
-    /// ends.
+    /// Two long keys do not fit into one page. So the range between them gets a page of its own,
+    /// and the next page begins where that ends.
     fn cut_before(&mut self, host: &mut Host, key: &[u8]) {
         let cut = Cut::between(self.after.as_deref().unwrap_or_default(), key);
         self.tell(host, false, Some(cut));
@@ -86,7 +88,7 @@ impl<'a> Listing<'a> {
         self.begins_with = cut.bytes();
     }
 
-    /// Sends the list; `is_last`: the partition has no later keys.
+    /// Sends the list. `is_last`: the partition has no later keys.
     fn send(&mut self, host: &mut Host, is_last: bool) {
         if self.listed.is_empty() && !is_last {
             return;
@@ -121,7 +123,7 @@ impl<A> OrderedPartition<A>
 where
     Self: Agreement,
 {
-    /// Sends the other members what the scrub has found after this key.
+    /// Sends the other members a list of the entries that the scrub has read after this key.
     pub(crate) fn list(&self, host: &mut Host, after: Option<&[u8]>, page: &Page<'_>) {
         let mut listing = Listing::new(&self.membership, &self.sequence, after);
         let mut corrupt = page.corrupt.iter().peekable();
@@ -136,7 +138,7 @@ where
         listing.send(host, !page.more);
     }
 
-    /// A member lists its entries of a key range.
+    /// Another member has sent a list of its entries in a key range.
     pub(crate) fn on_scrub_page(&mut self, host: &mut Host, page: &ScrubPage<'_>) {
         let is_behind = self.is_behind(page.logged, page.released);
         if self.membership.standing != Standing::Consistent || is_behind || self.waits.scans() >= COMPARES_MAX
@@ -145,7 +147,7 @@ where
             return;
         }
         let listed = page.entries().map(|listed| (listed.key.into(), listed.entry));
-        // The key at the end of the range belongs to the next page.
+        // The range ends before this key, which belongs to the next page.
         let end = page.ends_before().map(|end| (end.into(), None));
         let compare = Compare {
             logged: page.logged,
@@ -162,7 +164,7 @@ where
         self.waits.scan(token, self.membership.epoch, ScanPurpose::Compare(compare));
     }
 
-    /// A page of the engine was read, for comparison with another member's.
+    /// The engine has read a page, to be compared with another member's list.
     pub(crate) fn on_compare_scanned(
         &mut self,
         host: &mut Host,
@@ -173,7 +175,7 @@ where
     ) {
         let mut mine: Vec<(&[u8], &[u8])> = stored_entries(entries).collect();
         let last = mine.last().map(|(key, _)| *key);
-        // Up to this key both lists are complete.
+        // Both lists are complete up to this key.
         let end = compare.listed.last().map(|(key, _)| key.clone());
         let reaches_end = !more || end.as_ref().is_some_and(|end| last >= Some(&**end) && !compare.is_last);
         let rest = match reaches_end {

@@ -1,4 +1,4 @@
-//! The decision sequence of a partition, as this replica knows it.
+//! The sequence of a partition's decisions, as this replica knows it.
 //!
 //! ```text
 //!          released            synced       logged
@@ -78,14 +78,14 @@ impl Decided {
 
 #[derive(Clone, Default)]
 pub(crate) struct Sequence {
-    /// Decisions `released + 1 ..= logged`.
+    /// The decisions from `released + 1` to `logged`.
     decisions: VecDeque<Decided>,
     logged: u64,
     synced: u64,
     released: u64,
-    /// The last decision from before this epoch, once known.
+    /// The last decision from before this epoch; `None` until it is known.
     base: Option<u64>,
-    /// The epochs that the decisions come from.
+    /// The epochs in which the decisions were made.
     history: History,
     /// Decisions of this epoch that arrived before earlier ones, by index.
     early: BTreeMap<u64, Decided>,
@@ -102,12 +102,12 @@ impl Sequence {
         self.synced
     }
 
-    /// The last decision that is known to be synced by all members.
+    /// The last decision that all members are known to have synced.
     pub(crate) fn released(&self) -> u64 {
         self.released
     }
 
-    /// The last decision from before this epoch, once known.
+    /// The last decision from before this epoch; `None` until it is known.
     pub(crate) fn base(&self) -> Option<u64> {
         self.base
     }
@@ -121,46 +121,46 @@ impl Sequence {
         self.decisions.iter()
     }
 
-    /// Whether one of them is about this op.
+    /// Whether an unreleased decision is about this op.
     pub(crate) fn has(&self, op: OpId) -> bool {
         self.decisions.iter().any(|decided| decided.op == op)
     }
 
-    /// Those of them that come after decision `index`.
+    /// The unreleased decisions after decision `index`.
     pub(crate) fn after(&self, index: u64) -> impl Iterator<Item = &Decided> {
         self.decisions.iter().skip(index.saturating_sub(self.released) as usize)
     }
 
-    /// Whether a decision is known and contended.
+    /// Whether this decision is unreleased and contended.
     pub(crate) fn is_contended(&self, index: u64) -> bool {
         let place = index.checked_sub(self.released + 1);
         place.is_some_and(|place| self.decisions.get(place as usize).is_some_and(|decided| decided.contended))
     }
 
-    /// The next decision is being logged. [`Self::keep`] follows.
+    /// The next decision is being logged. The caller then calls [`Self::keep`].
     ///
     /// # Panics
-    /// If it is not the one after `logged`.
+    /// If `index` is not `logged` + 1.
     pub(crate) fn log(&mut self, index: u64, origin: Epoch) {
         assert_eq!(index, self.logged + 1, "decisions are logged without gaps");
         self.logged = index;
         self.history.note(index, origin);
     }
 
-    /// Keeps the decision that was logged last, after an uncontended one has taken effect.
+    /// Keeps the decision that was logged last. An uncontended one must have taken effect before.
     pub(crate) fn keep(&mut self, decided: Decided) {
         self.decisions.push_back(decided);
     }
 
-    /// Keeps a decision that arrived early. Beyond [`EARLY_DECISIONS_MAX`] it is dropped, and will
-    /// be sent again.
+    /// Keeps a decision that arrived before earlier ones. Beyond [`EARLY_DECISIONS_MAX`] it is
+    /// dropped, and will be sent again.
     pub(crate) fn keep_early(&mut self, decided: Decided) {
         if self.early.len() < EARLY_DECISIONS_MAX {
             self.early.insert(decided.index, decided);
         }
     }
 
-    /// The next decision, if it arrived early.
+    /// Takes the next decision, if it has arrived early.
     pub(crate) fn take_early(&mut self) -> Option<Decided> {
         while let Some((index, decided)) = self.early.pop_first() {
             match index.cmp(&(self.logged + 1)) {
@@ -175,17 +175,17 @@ impl Sequence {
         None
     }
 
-    /// The log is synced through decision `index`.
+    /// The log is synced up to decision `index`.
     pub(crate) fn sync(&mut self, index: u64) {
         self.synced = self.synced.max(index);
     }
 
-    /// Everything replayed from the log is synced.
+    /// Marks everything that was replayed from the log as synced.
     pub(crate) fn sync_all(&mut self) {
         self.synced = self.logged;
     }
 
-    /// Releases the next decision through `through`, if there is one.
+    /// Releases the next decision, if there is one up to `through`.
     pub(crate) fn release_next(&mut self, through: u64) -> Option<Decided> {
         if self.released >= through.min(self.logged) {
             return None;
@@ -196,19 +196,19 @@ impl Sequence {
         Some(decided)
     }
 
-    /// The epoch begins after decision `base`.
+    /// It is now known that the epoch begins after decision `base`.
     pub(crate) fn begin_at(&mut self, base: u64) {
         self.base = Some(base);
     }
 
-    /// A new epoch: its base is not known yet, and its primary may decide otherwise than the early
-    /// decisions.
+    /// A new epoch begins: its base is not known yet, and decisions that were kept early may be
+    /// made differently.
     pub(crate) fn enter_epoch(&mut self) {
         self.base = None;
         self.early.clear();
     }
 
-    /// Goes on after decision `index`, without the earlier ones.
+    /// Continues after decision `index`, without having the earlier ones.
     pub(crate) fn skip_to(&mut self, index: u64) {
         (self.logged, self.synced, self.released) = (index, index, index);
     }
@@ -220,12 +220,11 @@ impl Sequence {
         }
     }
 
-    /// The decisions before the first known one have this history.
+    /// Adds the history of the decisions before the first known one.
     pub(crate) fn prepend_history(&mut self, before: History) {
         self.history.prepend(before);
     }
 
-    /// The history is this one.
     pub(crate) fn set_history(&mut self, history: History) {
         self.history = history;
     }
@@ -285,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Decisions 1 to 4, of which the even ones are contended.
+    /// Decisions 1 to 4; 2 and 4 are contended.
     fn four() -> Sequence {
         let mut sequence = Sequence::default();
         for index in 1..=4 {
@@ -309,7 +308,7 @@ mod tests {
         assert_eq!(sequence.release_next(2).map(|decided| decided.index), Some(2));
         assert!(sequence.release_next(2).is_none());
         assert_eq!(bounds(&sequence), [2, 3, 4]);
-        // Decisions that are not here cannot be released.
+        // Decisions that are not logged here cannot be released.
         assert_eq!(core::iter::from_fn(|| sequence.release_next(9)).count(), 2);
         assert_eq!((bounds(&sequence), sequence.unreleased().len()), ([4, 3, 4], 0));
         sequence.sync_all();
@@ -328,7 +327,7 @@ mod tests {
         for index in [3, 7, 6, 9] {
             sequence.keep_early(decided(index, false));
         }
-        assert!(sequence.take_early().is_none(), "5 is missing, 3 is here");
+        assert!(sequence.take_early().is_none(), "5 is missing, and 3 was logged before");
         sequence.log(5, Epoch(1));
         for index in [6, 7] {
             assert_eq!(sequence.take_early().map(|early| early.index), Some(index));
@@ -337,7 +336,7 @@ mod tests {
         assert!(sequence.take_early().is_none());
         sequence.enter_epoch();
         sequence.log(8, Epoch(2));
-        assert!(sequence.take_early().is_none(), "9 was of another epoch");
+        assert!(sequence.take_early().is_none(), "9 belonged to another epoch");
         for index in 10.. {
             if sequence.early.len() == EARLY_DECISIONS_MAX {
                 break;
@@ -345,7 +344,7 @@ mod tests {
             sequence.keep_early(decided(index, false));
         }
         sequence.keep_early(decided(9, false));
-        assert!(sequence.take_early().is_none(), "there is no room");
+        assert!(sequence.take_early().is_none(), "there was no room to keep it");
     }
 
     #[test]
@@ -385,7 +384,7 @@ mod tests {
     fn replayed_sequence_continues_after_released_decisions() {
         let mut sequence = four();
         sequence.replay_released(3);
-        assert_eq!(bounds(&sequence), [0, 0, 4], "it has more");
+        assert_eq!(bounds(&sequence), [0, 0, 4], "the log has later decisions");
         let mut sequence = Sequence::default();
         sequence.replay_released(3);
         assert_eq!(bounds(&sequence), [3, 0, 3]);

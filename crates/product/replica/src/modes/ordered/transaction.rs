@@ -1,8 +1,8 @@
-//! What a transaction does to its keys: its steps run one after the other, each on the state that
-//! the previous ones left.
+//! Evaluates a transaction: its steps run one after the other, each on the state that the previous
+//! ones have left.
 //!
-//! Like [`evaluate`](crate::modes::ordered::evaluate::evaluate) it is a function of the op and the
-//! states of its keys alone.
+//! Like [`evaluate`](crate::modes::ordered::evaluate::evaluate), this is a function of the op and
+//! the states of its keys alone.
 
 use crate::ScriptCall;
 use crate::modes::ordered::evaluate::{KeyValue, Verdict, after, condition_holds, evaluate, read};
@@ -18,24 +18,26 @@ use smallvec::SmallVec;
 
 /// Why the remaining steps do not run.
 enum Halt {
-    /// It ends the transaction without effect.
+    /// A step has ended the transaction, which has no effect.
     Ended(Status),
     ScriptRunning,
 }
 
-/// The steps so far.
+/// The state of a transaction whose steps are being run.
 struct Taking<'a, 'u> {
     update: &'u Update<'a>,
     states: BTreeMap<&'a [u8], Option<KeyValue>>,
     verdicts: Vec<(&'a [u8], Verdict)>,
-    /// Number of declarations at the end.
+    /// How many of the last steps were declarations of keys for a script.
     declared: usize,
 }
 
-/// Runs the steps of a transaction, or none if a requirement does not hold (T4); `state`: the state
-/// of one of its keys. A transaction whose result does not fit one decision has no effect, nor has
-/// one that asks for the large value of a key that it writes; for other keys the reply names the
-/// value. `None`: a script is still running, and the steps are to be run again, on the same states.
+/// Runs the steps of a transaction; if a requirement does not hold, none of them has an effect
+/// (T4). `state` returns the state of one of its keys. `None`: a script is still running, and the
+/// steps have to be run again later, on the same states.
+///
+/// A transaction has no effect if its result does not fit into one decision, or if it asks for the
+/// large value of a key that it also writes. The large values of other keys are named in the reply.
 pub(crate) fn take_steps(
     update: &Update<'_>,
     state: impl Fn(&[u8]) -> Option<KeyValue>,
@@ -55,7 +57,6 @@ pub(crate) fn take_steps(
 }
 
 impl<'a> Taking<'a, '_> {
-    /// Runs one step.
     fn take(&mut self, step: &Step<'a>, runner: &Runner<'_>) -> Result<(), Halt> {
         let state = self.states.get(step.key).and_then(Option::as_ref);
         let verdict = match step.act {
@@ -92,7 +93,8 @@ impl<'a> Taking<'a, '_> {
         Ok(())
     }
 
-    /// A script has left these states; its declarations begin at `from`.
+    /// Takes in the states in which a script has left its keys. `from`: index of its first
+    /// declaration.
     fn take_written(&mut self, from: usize, written: Vec<(&'a [u8], Option<KeyValue>)>) {
         for (key, state) in written {
             let was_there = self.states.get(key).is_some_and(Option::is_some);
@@ -120,7 +122,8 @@ fn join(op: OpId, mut verdicts: Vec<(&[u8], Verdict)>) -> Verdict {
             written.insert(key, large);
         }
     }
-    // The value could not be read any more.
+    // The result names a large value that the transaction overwrites, so the client could not read
+    // it.
     let is_lost = |(key, verdict): &(&[u8], Verdict)| {
         verdict.tells_large() && written.get(key).is_some_and(|large| large.as_ref() != Some(&verdict.value))
     };
@@ -145,7 +148,7 @@ fn taken(verdict: &Verdict) -> Taken<'_> {
     Taken { status, effect, value_is_result, form, value: &verdict.value, expiry_ms, integer }
 }
 
-/// The entries that a decided transaction writes, one for each key.
+/// The entries that a decided transaction writes, one for each written key.
 pub(crate) fn entries<'a>(
     steps: &'a [u8],
     taken: &'a [u8],

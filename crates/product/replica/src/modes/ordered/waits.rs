@@ -1,4 +1,5 @@
-//! Requests to the disk that a partition waits for, in the order in which the disk completes them.
+//! Disk requests whose completion a partition waits for, in the order in which the disk completes
+//! them.
 
 use super::compare::Compare;
 use super::locks::WaitingGet;
@@ -11,17 +12,17 @@ use core::net::SocketAddrV4;
 use nicekv_proto::{Epoch, NodeId, OpId};
 use smallvec::SmallVec;
 
-/// Key of a read; short ones are stored inline.
+/// Key of a read; keys up to 32 bytes are stored inline.
 pub(crate) type ReadKey = SmallVec<[u8; 32]>;
 
-/// The purpose of a read.
+/// Why a key is read.
 #[derive(Clone)]
 pub(crate) enum PendingRead {
     /// To answer a get.
     Get { get: WaitingGet, key: ReadKey, changes: Changes },
     /// To evaluate the next op of a key.
     Evaluate { key: ReadKey },
-    /// For a member that cannot read the key; `asked` is `logged` and `released` of its request.
+    /// For a member that cannot read the key; `asked`: what that member had logged and released.
     Repair { epoch: Epoch, to: NodeId, asked: (u64, u64), key: ReadKey },
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct ClientScan {
     pub(crate) op: OpId,
     pub(crate) reply_to: SocketAddrV4,
     pub(crate) frame: Frame,
-    /// The client asks for other pieces at the same time, so there is less room than for one alone.
+    /// The client has asked for several pieces at once, so each answer has less room.
     pub(crate) is_one_of_several: bool,
 }
 
@@ -56,27 +57,27 @@ pub(crate) struct ClientScan {
 pub(crate) struct CopyScan {
     pub(crate) peer: StreamPeer,
     pub(crate) since: u64,
-    /// Entries from the pages before.
+    /// Entries found on the previous pages.
     pub(crate) found: Vec<u8>,
     pub(crate) pages: usize,
 }
 
-/// Entries of recent decisions that are read for a joiner.
+/// The entries of recently written keys, read for a joiner.
 #[derive(Clone)]
 pub(crate) struct CopyRecent {
     pub(crate) peer: StreamPeer,
     pub(crate) since: u64,
-    /// The keys, with their decisions.
+    /// The keys to read, with the decisions that wrote them.
     pub(crate) keys: Vec<(u64, RecentKey)>,
-    /// Everything written after `since` through this decision is among them.
+    /// These keys are all that decisions after `since` and up to this one have written.
     pub(crate) through: u64,
 }
 
-/// A log record that someone waits for to be synced.
+/// A log record for whose sync the partition waits.
 #[derive(Clone)]
 struct Unsynced {
     record: u64,
-    /// Records appended before a reset are void.
+    /// `Waits::resets` when the record was appended; records from before the last reset are void.
     resets: u64,
     what: AwaitedSync,
 }
@@ -85,7 +86,7 @@ struct Unsynced {
 pub(crate) enum AwaitedSync {
     Prepare(OpId),
     Decision(u64),
-    /// Everything that a joiner copies.
+    /// All copied entries of a joiner.
     Copy,
 }
 
@@ -99,27 +100,27 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// A read with this token was requested.
+    /// A read with this token was requested from the engine.
     pub(crate) fn read(&mut self, token: u64, read: PendingRead) {
         self.reads.push_back((token, read));
     }
 
-    /// A scan with this token was requested, in this epoch.
+    /// A page with this token was requested from the engine, in this epoch.
     pub(crate) fn scan(&mut self, token: u64, epoch: Epoch, purpose: ScanPurpose) {
         self.scans.push_back(PendingScan { token, epoch, purpose });
     }
 
-    /// Number of scans under way.
+    /// Number of pages being read.
     pub(crate) fn scans(&self) -> usize {
         self.scans.len()
     }
 
-    /// The partition waits for this record to be synced.
+    /// The partition waits until this record is synced.
     pub(crate) fn sync(&mut self, record: u64, what: AwaitedSync) {
         self.unsynced.push_back(Unsynced { record, resets: self.resets, what });
     }
 
-    /// The partition starts over: records appended before are void.
+    /// The partition starts over: records appended so far are void.
     pub(crate) fn reset(&mut self) {
         self.resets += 1;
     }
@@ -130,17 +131,17 @@ impl Waits {
         read
     }
 
-    /// The purpose of a scan, unless it was requested in another epoch.
+    /// A page was read. Returns why, unless it was requested in another epoch.
     pub(crate) fn finish_scan(&mut self, token: u64, epoch: Epoch) -> Option<ScanPurpose> {
         let scan = self.scans.pop_front().expect("a scan is pending");
         assert_eq!(token, scan.token, "scans complete in order");
         (scan.epoch == epoch).then_some(scan.purpose)
     }
 
-    /// What was waited for with this record, unless it is void.
+    /// This record is synced. Returns what waited for it, unless the record is void.
     pub(crate) fn finish_sync(&mut self, record: u64) -> Option<AwaitedSync> {
         let unsynced = self.unsynced.pop_front().expect("a record is awaited");
-        assert_eq!(record, unsynced.record, "forces complete in order");
+        assert_eq!(record, unsynced.record, "syncs complete in order");
         (unsynced.resets == self.resets).then_some(unsynced.what)
     }
 }
@@ -152,10 +153,10 @@ mod fingerprint {
     impl Waits {
         pub(crate) fn fingerprint(&self, record: u64, state: &mut impl Hasher) {
             let unsynced = self.unsynced.iter().find(|unsynced| unsynced.record == record);
-            match unsynced.expect("it waits for this record").what {
+            match unsynced.expect("the partition waits for this record").what {
                 AwaitedSync::Prepare(op) => (0, op).hash(state),
                 AwaitedSync::Decision(index) => (1, index).hash(state),
-                AwaitedSync::Copy => unreachable!("nobody joins"),
+                AwaitedSync::Copy => unreachable!("exhaustive tests have no joiners"),
             }
         }
     }

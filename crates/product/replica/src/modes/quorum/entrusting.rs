@@ -1,5 +1,5 @@
 //! Versions that a departing member has synced, and that its successor must hold before they are
-//! acknowledged: see `succession`.
+//! acknowledged to clients (see `succession`).
 
 use super::version::{Version, Waiter};
 use crate::DiskSpace;
@@ -8,16 +8,16 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use nicekv_proto::NodeId;
 
-/// At the departing member: versions that the successor is not known to hold.
+/// Departing member: the versions that the successor has not confirmed to hold.
 #[derive(Clone, Default)]
 pub(super) struct Entrusting {
     pub(super) successor: Option<NodeId>,
-    /// In log order.
+    /// By serial number, which is their log order.
     pub(super) held: BTreeMap<u64, Synced>,
     pub(super) serial: u64,
 }
 
-/// A version whose record is synced.
+/// A version whose log record is synced.
 #[derive(Clone)]
 pub(super) struct Synced {
     pub(super) record: u64,
@@ -34,7 +34,7 @@ impl Synced {
     }
 }
 
-/// Whether the disk has room for a version.
+/// Whether the disk has room for a version. The reserve is for deletions only.
 pub(super) fn has_room(space: DiskSpace, is_deletion: bool) -> bool {
     match space {
         DiskSpace::Enough => true,

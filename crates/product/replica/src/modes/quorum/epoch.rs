@@ -1,4 +1,4 @@
-//! A replica enters an epoch, and reports when it is a full member.
+//! A replica of a quorum keyspace enters an epoch, and reports when it has become a full member.
 
 use super::QuorumPartition;
 use super::version::{AwaitedSync, Record, Unsynced};
@@ -7,7 +7,7 @@ use nicekv_proto::Now;
 use nicekv_proto::control::{Assign, ReportKind};
 
 impl QuorumPartition {
-    /// Enters an epoch; whether to acknowledge it.
+    /// The metadata service assigns an epoch. Returns whether this replica acknowledges it.
     pub(crate) fn on_assign(&mut self, node: &mut Host, now: Now, assign: &Assign) -> bool {
         if assign.epoch < self.membership.epoch {
             return false;
@@ -15,7 +15,8 @@ impl QuorumPartition {
         let is_new = assign.epoch > self.membership.epoch;
         let membership = Membership::of(assign, node.config.node);
         if membership.standing == Standing::Consistent && self.newcomer.is_some() && !self.has_merged() {
-            // It lacks what a full member must hold.
+            // The assignment makes this replica a full member, but it has not merged everything
+            // yet.
             node.counters.refused += 1;
             return false;
         }
@@ -24,7 +25,7 @@ impl QuorumPartition {
         self.membership = membership;
         self.membership.activated |= was_activated;
         if self.membership.standing == Standing::Handoff {
-            // A quorum has no handoffs: R is fixed.
+            // Quorum keyspaces have no handoffs, because R is fixed.
             self.membership.standing = Standing::Outside;
         }
         if is_new {
@@ -32,7 +33,8 @@ impl QuorumPartition {
         }
         self.admit();
         if self.membership.standing == Standing::Consistent {
-            // Only storage that was counted, or belongs to a new cluster, is assigned so.
+            // The metadata service assigns this role only to storage that was counted before, or in
+            // a new cluster.
             self.count(node);
         }
         if is_new {
@@ -48,7 +50,7 @@ impl QuorumPartition {
         true
     }
 
-    /// Logs that this storage is counted.
+    /// Logs that this storage is counted from now on.
     pub(super) fn count(&mut self, node: &mut Host) {
         if self.counted || core::mem::replace(&mut self.counting, true) {
             return;
@@ -58,7 +60,8 @@ impl QuorumPartition {
         self.unsynced.push_back(Unsynced { record, what: AwaitedSync::Counted });
     }
 
-    /// Retried until this node is a full member.
+    /// Newcomer: continues the merge, or reports that it is complete. Repeated until this node is a
+    /// full member.
     pub(super) fn look_over(&mut self, node: &mut Host, now: Now) {
         if self.membership.standing != Standing::Joining {
             self.merge = None;

@@ -1,4 +1,4 @@
-//! Forgetting deletions: versions without a value, which would otherwise be kept for ever.
+//! Forgets deletions (versions without a value), which would otherwise be kept for ever.
 //!
 //! ```text
 //!   a member, epoch e, all R counted          metadata service         each other member
@@ -11,31 +11,31 @@
 //!     │ log the floor, remove tombstones that are still the newest version
 //! ```
 //!
-//! The *floor* is the greatest counter of a tombstone that a replica has forgotten, of any key. It
-//! is in the log, and in every answer. Why no deleted value comes back:
+//! The *floor* of a replica is the greatest counter of all tombstones that it has forgotten, of any
+//! key. It is in the log, and in every answer. Why no deleted value comes back:
 //!
-//! 1. From e + 1 on, every counted replica holds the tombstone t, or a newer version, or has a
-//!    floor of at least t's counter: it held t when it answered in e, and only newer versions, or
-//!    this procedure, replace it. New storage merges versions and floors of such replicas, and a
-//!    damaged key is repaired with both, all after e.
+//! 1. From epoch e + 1 on, every counted replica holds the tombstone t or a newer version, or has a
+//!    floor of at least t's counter. The reason: it held t when it answered in e, and only newer
+//!    versions, or this procedure, replace t. New storage merges versions and floors of such
+//!    replicas after e, and a repair of a damaged key uses both, also after e.
 //! 2. So a put that queries in an epoch after e chooses a timestamp above t. A put that had chosen
-//!    an older one stores it again only if a replica shows that 1. does not hold for any newer t
-//!    (`nicekv_client`'s quorum exchange). A get that queries after e reads nothing older than t.
-//!    Hence a store of something older than t names epoch e or an earlier one.
-//! 3. No replica that has forgotten t takes it, because forgetting happens in later epochs only,
-//!    and replicas take stores of their present epoch.
+//!    an older timestamp stores it again only if a replica shows that no newer t exists for which
+//!    point 1 holds (`nicekv_client`'s quorum exchange). A get that queries after e reads nothing
+//!    older than t. Hence a store of anything older than t names epoch e or an earlier one.
+//! 3. No replica that has forgotten t accepts such a store: t is forgotten only in later epochs,
+//!    and replicas accept only stores of their present epoch.
 //! 4. Floors hide no versions. A put newer than t is read wherever it is held, and a key that was
-//!    never deleted is unaffected by the floors of others.
+//!    never deleted is unaffected by floors that come from other keys.
 //!
 //! A forgotten tombstone may be stored again: by a get that has read it in the same epoch at a
-//! replica that still has it, or by the delete itself. It hides nothing that 1. to 3. do not
-//! exclude, and is forgotten again. A member that holds *no* entry and has a high floor does not
-//! answer Hold: the floor may come from other keys, and the member might take an older version
-//! before the epoch ends.
+//! replica that still has it, or by the delete itself. That does no harm: it hides only what points
+//! 1 to 3 exclude anyway, and is forgotten again. A member that holds *no* entry and has a high
+//! floor does not acknowledge Hold at once: its floor may come from other keys, and it might accept
+//! an older version before the epoch ends.
 //!
 //! The primary may begin at any time. Another member, with tombstones that the primary does not
-//! have, begins only after a quiet period, or each would give the other back what it has just
-//! forgotten.
+//! have, begins only after a quiet period; otherwise each could give the other back what it has
+//! just forgotten.
 
 use super::QuorumPartition;
 use super::parts::{Asked, Batch, ForgetStage};
@@ -48,18 +48,19 @@ use nicekv_proto::quorum::{Timestamp, Tombstone, TombstoneStage, Tombstones, Tom
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{NodeId, Now};
 
-/// Tombstones that are forgotten together; beyond it the scrub waits.
+/// How many tombstones are forgotten together. At the bound the scrub waits.
 const BATCH_MAX: usize = 4096;
-/// A step that is open after this many requests is given up; the next pass of the scrub begins
-/// again.
+/// A step without all answers after this many requests is given up; the next pass of the scrub
+/// begins again.
 const TRIES_MAX: u32 = 30;
-/// The time between two requests doubles at most this often.
+/// How many times the interval between two requests doubles at most.
 const DOUBLINGS_MAX: u32 = 5;
-/// A quiet period without forgetting is longer than this.
+/// Length of the quiet period: a member other than the primary begins only when the epoch is at
+/// least this old.
 const QUIET_NS: u64 = 3_000_000_000;
 
 impl QuorumPartition {
-    /// The scrub has read a page.
+    /// Takes the tombstones of a page that the scrub has read.
     pub(super) fn note_tombstones(&mut self, host: &mut Host, now: Now, page: Page<'_>) {
         if !self.may_forget(host, now) {
             self.forgetting.found.clear();
@@ -80,7 +81,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Whether the scrub has to wait.
+    /// Whether so many tombstones were found that the scrub has to wait.
     pub(super) fn has_tombstones_enough(&self) -> bool {
         self.forgetting.found.len() >= BATCH_MAX && self.forgetting.under_way.is_some()
     }
@@ -91,13 +92,13 @@ impl QuorumPartition {
         begins && self.answers() && self.membership.is_whole() && self.has_only_originals()
     }
 
-    /// A new epoch has begun.
+    /// A new epoch has begun: continues, or starts over.
     pub(super) fn on_epoch_while_forgetting(&mut self, host: &mut Host, now: Now) {
         let answers = self.answers();
         let Some(batch) = &mut self.forgetting.under_way else { return };
         match batch.stage {
             _ if !answers => self.forgetting.under_way = None,
-            // Members have answered in an epoch in which not all others have.
+            // All members must answer in the same epoch, so the answers so far are useless.
             ForgetStage::Holding => self.forgetting.under_way = None,
             ForgetStage::Fencing => {
                 (batch.stage, batch.from) = (ForgetStage::Telling, 0);
@@ -107,7 +108,8 @@ impl QuorumPartition {
         }
     }
 
-    /// The next part of the batch: others are asked, and if it is to be forgotten, it is here.
+    /// Begins the next part of the batch: sends it to the others. If it is to be forgotten, it is
+    /// forgotten here, too.
     fn begin_part(&mut self, host: &mut Host, now: Now) {
         let Some(batch) = &self.forgetting.under_way else { return };
         if batch.stage == ForgetStage::Telling {
@@ -127,7 +129,7 @@ impl QuorumPartition {
         self.go_on(host, now);
     }
 
-    /// Asks the members that have not answered.
+    /// Sends the part to the members that have not answered.
     fn send_part(&self, host: &mut Host) {
         let Some(batch) = &self.forgetting.under_way else { return };
         let stage = match batch.stage {
@@ -157,7 +159,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Goes on to the next part, or step, when all others have done this one.
+    /// When all others have done this part, continues with the next part or stage.
     fn go_on(&mut self, host: &mut Host, now: Now) {
         let others = self.membership.members.iter().filter(|member| member.node != host.config.node);
         let Some(batch) = &mut self.forgetting.under_way else { return };
@@ -178,7 +180,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Asks again. Whether anything is left to wait for.
+    /// Repeats requests that are overdue. Returns whether a batch is still under way.
     pub(super) fn sweep_forgetting(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let Some(batch) = &mut self.forgetting.under_way else { return false };
@@ -197,7 +199,7 @@ impl QuorumPartition {
         true
     }
 
-    /// A member sends tombstones.
+    /// Another member sends tombstones to hold or to forget.
     pub(super) fn on_tombstones(&mut self, host: &mut Host, now: Now, told: &Tombstones<'_>) {
         if !self.answers() || self.is_full() {
             host.counters.dropped += 1;
@@ -212,8 +214,8 @@ impl QuorumPartition {
         }
     }
 
-    /// While a member's place goes to another node, not all members that will count hold what the
-    /// originals hold: nothing new is forgotten.
+    /// Whether no member's place is going to another node. While one is, a future member may lack
+    /// what the originals hold, so no deletion may be forgotten.
     fn has_only_originals(&self) -> bool {
         self.membership.members.len() <= self.membership.replicas
     }
@@ -226,7 +228,8 @@ impl QuorumPartition {
         self.forgetting.serial += 1;
         let (by, epoch, round, serial) = (told.sender, told.epoch, told.round, self.forgetting.serial);
         self.forgetting.asked.retain(|asked| asked.by != by);
-        // One more than there are, so that they are not done before all are counted.
+        // One more than there are, so that the count cannot reach 0 before all have been passed to
+        // `take`.
         let pending = told.entries().count() + 1;
         self.forgetting.asked.push(Asked { by, epoch, round, serial, pending });
         for Tombstone { timestamp, key } in told.entries() {
@@ -241,7 +244,7 @@ impl QuorumPartition {
         self.on_tombstone_held(host, serial);
     }
 
-    /// A tombstone of the message, or a newer version, is synced.
+    /// A tombstone of this message, or a newer version of its key, is synced here.
     pub(super) fn on_tombstone_held(&mut self, host: &mut Host, serial: u64) {
         let Some(place) = self.forgetting.asked.iter().position(|asked| asked.serial == serial) else {
             return;
@@ -270,13 +273,14 @@ impl QuorumPartition {
             .push_back((token, PendingRead { key: key.into(), what: ReadFor::Forgetting { timestamp } }));
     }
 
-    /// A version of a key goes to the engine, so a read under way may return the one before.
+    /// A version of the key is being written to the engine, so a read that is under way may return
+    /// the version before.
     pub(super) fn note_written(&mut self, key: &[u8]) {
         self.forgetting.reading.remove(key);
     }
 
-    /// Forgets a tombstone, unless the key has another version, was written since it was read, or
-    /// is being written.
+    /// A key was read in order to forget its tombstone. Forgets it, unless the key has another
+    /// version, was written since the read, or is being written.
     pub(super) fn on_forgetting_read(
         &mut self,
         host: &mut Host,
@@ -292,7 +296,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Nothing is held of this key any more, and the floor is at least `floor`.
+    /// Logs that nothing is held of this key any more, and that the floor is at least `floor`.
     pub(super) fn log_forgotten(&mut self, host: &mut Host, key: &[u8], floor: u64) {
         self.floor = self.floor.max(floor);
         let record = host.append_awaited(self.id(), |out| Record::Forgotten { key, floor }.append(out));
@@ -300,7 +304,8 @@ impl QuorumPartition {
         self.unsynced.push_back(Unsynced { record, what: AwaitedSync::Forgotten { key: key.into() } });
     }
 
-    /// Others have forgotten deletions through this floor. A floor that is too high does no harm.
+    /// Other members have forgotten deletions up to this floor. A floor that is too high does no
+    /// harm.
     pub(super) fn raise_floor(&mut self, host: &mut Host, floor: u64) {
         if floor > self.floor {
             self.floor = floor;

@@ -1,14 +1,14 @@
-//! New storage merges what R − k + 1 counted members hold before it is counted itself (R14), one
-//! member after the other, over the copying stream. A successor (`succession`) merges what its
-//! predecessor holds.
+//! The merge of new storage: it takes over what R − k + 1 counted members hold before it is counted
+//! itself (R14). It reads one member after the other, over the copying stream. A successor
+//! (`succession`) merges what its predecessor holds.
 //!
 //! ```text
 //!   newcomer ──Request(after)──▶ member      engine scan
 //!   newcomer ◀──Chunk────────── member       newer versions are logged and synced; then the next part, then the next member
 //! ```
 //!
-//! Taking a version in twice changes nothing, and the newer one wins, so parts may be requested
-//! again and arrive twice. A part is requested only when all parts before it are synced here, so
+//! Storing a version twice changes nothing, and the newest version wins, so parts may be requested
+//! again and arrive twice. A part is requested only when all parts before it are synced here. So
 //! whichever answer arrives, nothing before it is missing.
 
 use super::QuorumPartition;
@@ -22,11 +22,11 @@ use nicekv_proto::control::{Member, MemberRole, MemberState};
 use nicekv_proto::recovery::{CopyFrame, CopySection, Entry, cursor_behind, key_of_cursor, read_keyed_entry};
 use nicekv_proto::{DecodeError, Now};
 
-/// After this many requests for a part, the next member is asked.
+/// After this many requests for a part, another member is asked.
 const ASKS_MAX: u32 = 3;
 
 impl QuorumPartition {
-    /// Newcomer: requests the next part, unless it waits for one.
+    /// Newcomer: requests the next part, unless an answer is still awaited.
     pub(super) fn resume_merge(&mut self, node: &mut Host, now: Now) {
         let merge = self.merge.get_or_insert_default();
         let Some(quorum) = self.quorum else { return };
@@ -43,7 +43,7 @@ impl QuorumPartition {
         if let Some(source) = &mut merge.source
             && source.epoch != self.membership.epoch
         {
-            // Parts that this newcomer has read in an earlier epoch are recent enough: it goes on.
+            // Parts that this newcomer has read in an earlier epoch still count, so it continues.
             let address = self.membership.address(source.member);
             (source.epoch, source.address) = (self.membership.epoch, address.unwrap_or(source.address));
             match &mut source.stage {
@@ -71,13 +71,13 @@ impl QuorumPartition {
         self.ask(node);
     }
 
-    /// Newcomer: whether everything it has to merge is synced here.
+    /// Newcomer: whether everything that it has to merge is synced here.
     pub(super) fn has_merged(&self) -> bool {
         self.newcomer.is_some() && self.merge.as_ref().is_some_and(|merge| merge.end == End::Durable)
     }
 
-    /// A new epoch: a member that has left no longer counts, because another one may have taken its
-    /// place.
+    /// A new epoch begins: members that have left no longer count as merged, because another node
+    /// may have taken their place.
     pub(super) fn keep_merged(&mut self) {
         let Self { merge, membership, .. } = self;
         if let Some(merge) = merge {
@@ -85,7 +85,7 @@ impl QuorumPartition {
         }
     }
 
-    /// A version of the current part could not be taken in: the part is requested again.
+    /// A version of the current part could not be stored: the part is requested again.
     pub(super) fn restart_part(&mut self, now: Now) {
         let source = self.merge.as_mut().and_then(|merge| merge.source.as_mut());
         if let Some(stage) = source.map(|source| &mut source.stage)
@@ -100,7 +100,7 @@ impl QuorumPartition {
         let Some(merge) = &mut self.merge else { return };
         let may_serve = |member: &Member| match newcomer {
             Some(Some(predecessor)) => member.node == predecessor,
-            // A successor is silent.
+            // A successor answers nobody.
             _ => member.state == MemberState::Consistent || member.role != MemberRole::Newcomer,
         };
         let candidates = self.membership.members.iter().enumerate().filter(|(_, member)| {
@@ -133,11 +133,11 @@ impl QuorumPartition {
         node.send_frame(StreamPeer::Dialed(*address), &request);
     }
 
-    /// Counted member: a newcomer asks for a part. If it cannot be sent there is no reply, and the
-    /// newcomer asks again, or another member.
+    /// Counted member: a newcomer requests a part. If it cannot be sent, there is no reply, and the
+    /// newcomer asks again, or asks another member.
     ///
-    /// Not before the epoch is activated: a replaced process might still be answering queries
-    /// (R12).
+    /// Nothing is sent before the epoch is activated, because a replaced process might still be
+    /// answering queries (R12).
     pub(super) fn serve_merge(&mut self, node: &mut Host, peer: StreamPeer, after: &[u8]) {
         if !self.answers() || !self.membership.activated {
             node.counters.dropped += 1;
@@ -149,8 +149,8 @@ impl QuorumPartition {
 
     pub(super) fn send_page(&self, node: &mut Host, scan: &PendingScan, page: Page<'_>) {
         let (partition, epoch, section) = (self.id(), scan.epoch, CopySection::Entries);
-        // The floor is of the same moment as the page, so a deletion of a key shows in one or the
-        // other.
+        // The floor is of the same moment as the page, so a deletion that is forgotten meanwhile is
+        // in one of the two.
         let payload = [&self.floor.to_be_bytes(), page.entries].concat();
         let chunk = CopyFrame::Chunk { partition, epoch, section, more: page.more, payload: &payload };
         node.send_frame(scan.peer, &chunk);
@@ -176,7 +176,8 @@ impl QuorumPartition {
         };
         let last = versions.last().map(|(key, _)| key.to_vec());
         merge.round = round;
-        // One more than there are, so that they are not done before all are counted.
+        // One more than there are, so that the count cannot reach 0 before all have been passed to
+        // `take`.
         source.stage = PartStage::Taking { pending: versions.len() + 1, last, more };
         self.raise_floor(node, floor);
         for (key, entry) in versions {
@@ -185,7 +186,7 @@ impl QuorumPartition {
         self.on_merged(node, now, round);
     }
 
-    /// Newcomer: a version of this round is synced.
+    /// Newcomer: a version of the part of this round is synced.
     pub(super) fn on_merged(&mut self, node: &mut Host, now: Now, round: u64) {
         let Some(merge) = self.merge.as_mut().filter(|merge| merge.round == round) else { return };
         let Some(source) = &mut merge.source else { return };
@@ -205,10 +206,10 @@ impl QuorumPartition {
     }
 }
 
-/// A key and what is held of it.
+/// A key and the entry held for it.
 type Held<'a> = (&'a [u8], Entry<'a>);
 
-/// The floor and the versions of a part.
+/// Decodes the floor and the versions of a part.
 fn read_part(payload: &[u8]) -> Result<(u64, Vec<Held<'_>>), DecodeError> {
     let mut reader = Reader::new(payload);
     let floor = read_floor(&mut reader)?;

@@ -1,4 +1,4 @@
-//! Quorum keyspaces (rule R14): the replica of a register that has no primary.
+//! Quorum keyspaces (rule R14): a replica of registers that have no primary.
 //!
 //! ```text
 //!   put   client ─Query─▶ all    R−k+1 answers: the newest timestamp        (one epoch)
@@ -8,48 +8,51 @@
 //! ```
 //!
 //! This is the multi-writer register of Attiya, Bar-Noy and Dolev with a write set of k and a read
-//! set of R − k + 1, which always share a replica. Replicas decide nothing: each keeps the newest
-//! version of a key, by timestamp, and says what it durably holds. Read `partition` (query and
-//! store), then `epoch` and `merge` (a node with new storage), `succession` (a place that goes to
-//! another node), `repair` (a key that cannot be read), `forget` (deletions), then this module's
-//! dispatch.
+//! set of R − k + 1 replicas, which always share a replica. Replicas decide nothing: each keeps the
+//! newest version of a key, by timestamp, and reports what it durably holds. Read `partition`
+//! (query and store), then `epoch` and `merge` (a node with new storage), `succession` (a place
+//! that goes to another node), `repair` (a key that cannot be read), `forget` (deletions), then
+//! this module's dispatch.
 //!
 //! What must hold: *if k replicas answered a store in one epoch before a query began, the R − k + 1
 //! replicas that answer the query in one epoch include one that holds that version or a newer one.*
-//! It does because:
+//! It holds because:
 //! 1. A replica holds what it has acknowledged for the life of its storage: versions are synced
 //!    before they are acknowledged, and only newer ones replace them. That alone suffices while no
 //!    storage is lost.
-//! 2. New storage (after a lost disk) is *counted*, and says so in its log, only when it has merged
-//!    what R − k + 1 other counted members hold, all read in its first epoch or later. Of a write
-//!    set in an earlier epoch at most itself is new, so k − 1 others are left of it, and R − 1
-//!    replicas are too few for those and the merged ones to miss each other.
-//! 3. A write set of that or a later epoch does not contain the old storage: clients count the
-//!    answers of one epoch only, and an answer names the epoch in which it leaves, after the
-//!    version was synced.
+//! 2. New storage (after a lost disk) is *counted*, and logs that it is, only when it has merged
+//!    what R − k + 1 other counted members hold, all read in its first epoch or later. Take a write
+//!    set of an earlier epoch. Of its k members at most the lost storage is gone. So at least k − 1
+//!    of them are among the R − 1 other replicas, and the R − k + 1 merged ones include one of
+//!    these.
+//! 3. A write set of that or a later epoch does not contain the old storage: clients count answers
+//!    of one epoch only, and an answer names the epoch in which it is sent, after the version was
+//!    synced.
 //! 4. The old process of replaced storage answers no more queries, because its lease ends (R12);
 //!    merging waits for that (`activated`).
-//! 5. A key that cannot be read is new storage for that key alone, and 2. and 3. hold for it
-//!    likewise (`repair`). The epoch that they need is made by a *fence*: the metadata service
-//!    begins the next epoch, with the same members, for a member that asks.
-//! 6. A member's place goes from C to D by a *succession*: D is silent while C counts, and when D
-//!    counts and C no longer does, D's storage has whatever C's had acknowledged (`succession`). So
-//!    for 1. to 5. the two are one storage: a write set with C and a read set with D share a member
-//!    as if D were C, and so do the members that new storage or a damaged key has read. Once C has
-//!    left it is none of those, or both would be counted for one. C does not hold what D
-//!    acknowledges, but by then C answers no query: D is silent until the epoch is activated (4.).
-//!    A succession that is broken off leaves no trace, because D was silent all the time.
-//! 7. Nothing new is forgotten while there is a fourth member: all members that will count must
-//!    have held a deletion when a round ends, D included. What all held before is on C's pages, as
-//!    the deletion itself or as C's floor.
-//! 8. A node that takes the place of a lost owner is new storage (2. to 4.), with k > 1; with k = 1
-//!    no other node holds what the owner had acknowledged.
+//! 5. A key that cannot be read is like new storage for that key alone, and 2. and 3. apply to it
+//!    (`repair`). The new epoch that they need is made by a *fence*: at a member's request the
+//!    metadata service begins the next epoch, with the same members.
+//! 6. A member's place goes from C to D by a *succession*. D is silent while C counts, and when D
+//!    counts and C no longer does, D's storage has everything that C's had acknowledged
+//!    (`succession`). So in 1. to 5. the two act as one storage: a write set with C and a read set
+//!    with D share a member as if D were C, and the same holds for the members from which new
+//!    storage or a repair has read. Once C has left, it is in none of these sets; otherwise both
+//!    would be counted for one place. C does not hold what D acknowledges, but by then C answers no
+//!    query: D is silent until the epoch is activated (4.). An aborted succession has no effect,
+//!    because D was silent all the time.
+//! 7. While there is a fourth member, no round of forgetting can finish: all members that will
+//!    count, D included, must hold a deletion when a round ends. Deletions that all members held
+//!    before are on C's pages, either themselves or as part of C's floor.
+//! 8. A node that takes the place of a lost owner is new storage (2. to 4.); that needs k > 1. With
+//!    k = 1 no other node holds what the owner had acknowledged.
 //!
-//! R and k are fixed: a silent member is counted as silent, not gone, and fewer than R − k + 1
-//! counted members answer nothing rather than something stale. Deletions are versions until every
-//! member holds them and they are forgotten; a number remains of them, the *floor*, and `forget`
-//! says why that is enough. Stores name the epoch in which their query was answered and are taken
-//! in no other, so none that is older than a deletion arrives after it is forgotten.
+//! R and k are fixed: a silent member stays a member, and if fewer than R − k + 1 counted members
+//! answer, there is no result rather than a stale one. Deletions are versions until every member
+//! holds them and they are forgotten; what remains of them is one number, the *floor*, and `forget`
+//! explains why that is enough. Stores name the epoch in which their query was answered and are
+//! accepted in no other, so no store that is older than a deletion arrives after the deletion is
+//! forgotten.
 
 mod entrusting;
 mod epoch;
@@ -91,7 +94,7 @@ impl QuorumPartition {
     }
 
     pub(super) fn replication(&self) -> Replication {
-        // Before the first epoch any quorum fits.
+        // Before the first epoch the quorum is unknown, and any one may be named.
         Replication::Quorum(self.quorum.unwrap_or(Quorum::new(1, 1).expect("one of one is a quorum")))
     }
 
@@ -104,10 +107,11 @@ impl QuorumPartition {
     ) -> Result<(), DecodeError> {
         match Record::decode(record)? {
             Record::Counted => self.counted = true,
-            // A key's records are in the order in which they were written, and the engine has no
-            // version that is not in the log. A torn version was acknowledged to nobody, because
-            // its value is synced before its record; or its value was removed since, and a newer
-            // record follows.
+            // Replaying in log order is enough: a key's records are in the order in which they were
+            // written, and the engine has no version that is not in the log. A version whose large
+            // value is missing is skipped. Either it was acknowledged to nobody, because a value is
+            // synced before its record; or the value was removed later, and a newer record of the
+            // key follows.
             Record::Version { entry, .. } if is_torn(host, entry) => {}
             Record::Version { key, entry } => {
                 host.storage.write(self.id(), key, |out| out.extend_from_slice(entry));
@@ -130,7 +134,8 @@ impl QuorumPartition {
             Request::Store(store, datagram) if self.quorum == Some(store.quorum) => {
                 self.on_store(host, now, (store, datagram), from);
             }
-            // With another R or k, or for a primary, which does not exist here.
+            // Requests with another R or k, or requests that need a primary, which does not exist
+            // here.
             Request::Query(query) => host.refuse(query.op, query.reply_to.or(Some(from))),
             Request::Store(store, _) => host.refuse(store.op, store.reply_to.or(Some(from))),
             Request::Get(get) => host.refuse(get.op, get.reply_to.or(Some(from))),
@@ -178,7 +183,8 @@ impl QuorumPartition {
             return self.on_unreadable(host, now, &key, &what);
         }
         if entry.is_some_and(|entry| is_torn(host, entry)) {
-            // The disk has damaged the value, which is being fetched; possibly no member has it.
+            // The disk has damaged the large value, which is being fetched. Possibly no member has
+            // it.
             self.on_unreadable(host, now, &key, &what);
             return self.begin_repair(host, now, &key);
         }
@@ -191,7 +197,7 @@ impl QuorumPartition {
             ReadFor::Forgetting { timestamp } => {
                 self.on_forgetting_read(host, &key, timestamp, entry.map(decode_entry));
             }
-            ReadFor::Void => unreachable!("see above"),
+            ReadFor::Void => unreachable!("void reads have returned above"),
         }
     }
 
@@ -206,7 +212,8 @@ impl QuorumPartition {
 
     pub(super) fn on_scanned(&mut self, host: &mut Host, now: Now, token: u64, page: Page<'_>) {
         let scan = self.finish_scan(token);
-        // A newcomer must not miss damaged entries: it asks again, or another member.
+        // A newcomer must not miss damaged entries, so it gets no page, and asks again or asks
+        // another member.
         if page.corrupt.is_empty() {
             return self.send_page(host, &scan, page);
         }
@@ -229,8 +236,9 @@ impl QuorumPartition {
         self.sweep_forgetting(host, now) || is_repairing || is_entrusting
     }
 
-    /// Versions need no second record: when the records from here on are synced, all before are,
-    /// and in the engine; except those that wait for a successor to hold them.
+    /// Versions need not be logged again: when the records from here on are synced, all earlier
+    /// ones are synced, too, and their versions are in the engine. The exception are versions that
+    /// a successor must hold first.
     pub(super) fn checkpoint(&self, host: &mut Host) {
         self.log_entrusted_again(host);
         if self.floor > 0 {

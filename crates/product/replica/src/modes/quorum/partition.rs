@@ -1,4 +1,5 @@
-//! A partition at one replica: its answers, and how a version gets to the engine.
+//! A partition of a quorum keyspace at one replica: how it answers, and how a version gets into the
+//! engine.
 //!
 //! ```text
 //!   Store ─▶ newer than what is here? ─▶ yes: append to the log ─▶ synced: write to the engine, answer
@@ -6,10 +7,12 @@
 //!   Query ─▶ read the engine ─▶ answer
 //! ```
 //!
-//! Invariants: the engine holds synced versions only, so a query shows nothing that a crash could
-//! take away; the engine of a departing member holds only what its successor holds, or will read
-//! from it (`succession`); a key's versions go to the engine in log order, which is timestamp order
-//! unless a repair goes back to what others hold.
+//! Invariants:
+//! * The engine holds synced versions only, so a query shows nothing that a crash could take away.
+//! * The engine of a departing member holds only what its successor holds, or will read from it
+//!   (`succession`).
+//! * A key's versions go to the engine in log order. That is timestamp order, unless a repair goes
+//!   back to an older version that other members hold.
 
 use super::entrusting::{Entrusting, Synced};
 use super::parts::{Forgetting, Merge, PendingScan, Repairs};
@@ -28,12 +31,11 @@ use nicekv_proto::{Form, NodeId, Now, OpId, PartitionId, Replication, Status};
 /// Work under way on a key.
 #[derive(Clone, Default)]
 pub(super) struct Key {
-    /// Versions that wait for the engine's version to be read.
+    /// Versions that wait until the engine's version has been read.
     pub(super) waiting: Vec<(Version, Waiter)>,
-    /// The newest version in the log that is not in the engine, and its record.
+    /// The newest version that is in the log and not in the engine yet, and its log record.
     pub(super) newest: Option<(Timestamp, u64)>,
-    /// Serials of versions that are synced, and that a successor must hold before they go to the
-    /// engine.
+    /// Serials of synced versions that a successor must hold before they go to the engine.
     pub(super) entrusted: Vec<u64>,
 }
 
@@ -41,31 +43,34 @@ pub(super) struct Key {
 #[derive(Clone)]
 pub(crate) struct QuorumPartition {
     pub(crate) membership: Membership,
-    /// The keyspace's quorum, once this process was assigned an epoch.
+    /// The keyspace's quorum; `None` until this process is assigned an epoch.
     pub(super) quorum: Option<Quorum>,
-    /// This storage is one of the R: a member from the beginning, or it has merged enough.
+    /// Whether this storage is one of the R: it belonged to a member from the beginning, or has
+    /// merged enough.
     pub(super) counted: bool,
-    /// Its record is in the log and not synced yet.
+    /// Whether the record that this storage is counted is in the log and not synced yet.
     pub(super) counting: bool,
-    /// Its answers count, if it is counted: see `succession`.
+    /// Whether this process's answers count, provided that its storage is counted (see
+    /// `succession`).
     pub(super) admitted: bool,
-    /// It takes the place of another node: of this one, if that is there.
+    /// `Some` if this node is taking another node's place; inside, the node that leaves, if it is
+    /// still a member.
     pub(super) newcomer: Option<Option<NodeId>>,
     pub(super) entrusting: Entrusting,
     pub(super) merge: Option<Merge>,
     pub(super) keys: Map<Box<[u8]>, Key>,
     pub(super) reads: VecDeque<(u64, PendingRead)>,
     pub(super) scans: VecDeque<PendingScan>,
-    /// In log order.
+    /// Records that wait for their sync, in log order.
     pub(super) unsynced: VecDeque<Unsynced>,
     pub(super) repairs: Repairs,
     pub(super) forgetting: Forgetting,
-    /// The greatest counter of a deletion that was forgotten here.
+    /// The greatest counter of all deletions that were forgotten here.
     pub(super) floor: u64,
     pub(super) epoch_began_ns: u64,
-    /// When an epoch after this one was last requested.
+    /// When this replica last requested an epoch after this one.
     pub(super) fence_asked_ns: u64,
-    /// Nothing is retried before.
+    /// No retry happens before this time.
     pub(super) sweep_ns: u64,
 }
 
@@ -103,12 +108,13 @@ impl QuorumPartition {
         }
     }
 
-    /// Whether its answers count.
+    /// Whether this replica's answers count.
     pub(super) fn answers(&self) -> bool {
         self.membership.standing != Standing::Outside && self.counted && self.admitted
     }
 
-    /// Whether a bound is reached: further stores are dropped, and clients retry.
+    /// Whether the bound on work under way is reached. Further stores are then dropped, and clients
+    /// retry.
     pub(super) fn is_full(&self) -> bool {
         self.unsynced.len() + self.reads.len() + self.entrusting.held.len() >= OPEN_OPS_MAX
     }
@@ -128,7 +134,7 @@ impl QuorumPartition {
             open_ops: self.keys.len(),
             logged: 0,
             released: 0,
-            // Quorums need no proof after a start.
+            // A quorum replica needs no proof after a start (R18 is about ordered partitions).
             proven: true,
         }
     }
@@ -145,7 +151,7 @@ impl QuorumPartition {
         scan
     }
 
-    /// A query: answers with the newest version here.
+    /// Answers a query with the newest version here.
     pub(super) fn on_query(
         &mut self,
         node: &mut Host,
@@ -191,8 +197,8 @@ impl QuorumPartition {
         self.answer(node, now, op, reply_to, timestamp, content);
     }
 
-    /// The answer names the epoch in which it leaves: in an earlier one the version may not have
-    /// been synced.
+    /// Sends the answer. It names the epoch in which it is sent: the version may not have been
+    /// synced in an earlier one.
     fn answer(
         &self,
         node: &mut Host,
@@ -212,8 +218,8 @@ impl QuorumPartition {
         node.outbox.send(to, |out| held.encode(out));
     }
 
-    /// Takes in a version, unless a newer one is here. If it has a large value that is not on disk,
-    /// the value is fetched first, and the waiter asks again.
+    /// Stores a version, unless a newer one is here. If its large value is not on disk, the value
+    /// is fetched first, and the waiter has to ask again.
     pub(super) fn take(&mut self, node: &mut Host, now: Now, key: &[u8], version: Version, waiter: Waiter) {
         if !self.has_value(node, &version) {
             node.counters.dropped += 1;
@@ -237,8 +243,8 @@ impl QuorumPartition {
         }
     }
 
-    /// Whether the large value of a version, if any, is on disk; if not it is fetched from another
-    /// member.
+    /// Whether the large value of a version, if it has one, is on disk. If not, starts fetching it
+    /// from another member.
     pub(super) fn has_value(&self, node: &mut Host, version: &Version) -> bool {
         let lacking = version.lacking(node);
         if let Some(reference) = lacking {
@@ -247,10 +253,10 @@ impl QuorumPartition {
         lacking.is_none()
     }
 
-    /// The engine's version of a key was read.
+    /// The engine has read a key for which versions wait.
     pub(super) fn on_newest_read(&mut self, node: &mut Host, now: Now, key: &[u8], entry: Option<Entry<'_>>) {
         let durable = entry.as_ref().map_or(Timestamp::NEVER, timestamp_of);
-        let waiting = core::mem::take(&mut self.keys.get_mut(key).expect("it waits").waiting);
+        let waiting = core::mem::take(&mut self.keys.get_mut(key).expect("versions of the key wait").waiting);
         for (version, waiter) in waiting {
             match self.keys[key].newest {
                 Some(newest) => self.keep(node, key, newest, version, waiter),
@@ -266,7 +272,8 @@ impl QuorumPartition {
         }
     }
 
-    /// The promised version of a key cannot be read: does not answer about it.
+    /// A version of a key, which this replica has promised to hold, cannot be read: it gives no
+    /// answer about the key.
     pub(super) fn on_unreadable(&mut self, node: &mut Host, now: Now, key: &[u8], what: &ReadFor) {
         node.counters.dropped += 1;
         match what {
@@ -274,10 +281,10 @@ impl QuorumPartition {
             ReadFor::Forgetting { .. } => return self.note_written(key),
             ReadFor::Query { .. } | ReadFor::Repair { .. } | ReadFor::Void => return,
         }
-        let state = self.keys.get_mut(key).expect("it waits");
+        let state = self.keys.get_mut(key).expect("versions of the key wait");
         let (newest, waiting) = (state.newest, core::mem::take(&mut state.waiting));
         match newest {
-            // A replacement was logged meanwhile.
+            // A replacement for the unreadable version was logged meanwhile.
             Some(_) => waiting.into_iter().for_each(|(version, waiter)| {
                 let newest = self.keys[key].newest.expect("as before");
                 self.keep(node, key, newest, version, waiter);
@@ -292,7 +299,7 @@ impl QuorumPartition {
         self.keys.get(key).is_some_and(|state| state.newest.is_some())
     }
 
-    /// A version of a key whose newest one is not in the engine yet.
+    /// Handles a version of a key whose newest version is in the log and not in the engine yet.
     fn keep(
         &mut self,
         node: &mut Host,
@@ -321,15 +328,16 @@ impl QuorumPartition {
         if let Some(reference) = version.large() {
             node.storage.keep_value(reference, self.id());
         }
-        self.keys.get_mut(key).expect("it is under way").newest = Some((version.timestamp, record));
+        self.keys.get_mut(key).expect("work on the key is under way").newest =
+            Some((version.timestamp, record));
         let what = AwaitedSync::Version { key: key.into(), version, waiters: alloc::vec![waiter] };
         self.unsynced.push_back(Unsynced { record, what });
     }
 
-    /// A record is synced.
+    /// A record of this partition is synced.
     pub(super) fn finish_sync(&mut self, node: &mut Host, now: Now, record: u64) {
         let unsynced = self.unsynced.pop_front().expect("a record is awaited");
-        assert_eq!(record, unsynced.record, "forces complete in order");
+        assert_eq!(record, unsynced.record, "syncs complete in order");
         match unsynced.what {
             AwaitedSync::Counted => {
                 (self.counted, self.counting) = (true, false);
@@ -352,14 +360,14 @@ impl QuorumPartition {
         }
     }
 
-    /// A version may be acknowledged from now on.
+    /// Writes a synced version to the engine. From now on it may be acknowledged.
     pub(super) fn write_synced(&mut self, node: &mut Host, now: Now, forced: Synced) {
         let Synced { record, key, version, waiters, .. } = forced;
         node.storage.write(self.id(), &key, |out| version.entry().append(out));
         self.let_go_value(node, &version);
         self.note_written(&key);
         self.finish_repair(node, &key);
-        let state = self.keys.get_mut(&key).expect("it is under way");
+        let state = self.keys.get_mut(&key).expect("work on the key is under way");
         if state.newest == Some((version.timestamp, record)) {
             state.newest = None;
             if state.waiting.is_empty() {
@@ -371,14 +379,14 @@ impl QuorumPartition {
         }
     }
 
-    /// A version is no longer under way.
+    /// A version is no longer under way, so it no longer keeps its large value.
     pub(super) fn let_go_value(&self, node: &mut Host, version: &Version) {
         if let Some(reference) = version.large() {
             node.storage.let_go_value(reference.name, self.id());
         }
     }
 
-    /// This version is durable here: tells the waiter.
+    /// This version is durable here: notifies its waiter.
     fn tell(&mut self, node: &mut Host, now: Now, waiter: Waiter, timestamp: Timestamp, present: bool) {
         match waiter {
             Waiter::Client { op, reply_to } => {

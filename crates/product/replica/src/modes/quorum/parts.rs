@@ -1,4 +1,4 @@
-//! State of forgetting deletions (`forget`), merging (`merge`), and repairing damaged keys
+//! State for forgetting deletions (`forget`), merging (`merge`), and repairing damaged keys
 //! (`repair`).
 
 use super::version::Version;
@@ -10,17 +10,17 @@ use core::net::SocketAddrV4;
 use nicekv_proto::quorum::{Timestamp, Tombstone, Tombstones};
 use nicekv_proto::{Epoch, NodeId};
 
-/// A member's state of forgetting.
+/// One member's state of forgetting deletions.
 #[derive(Clone, Default)]
 pub(super) struct Forgetting {
-    /// Found by the scrub, and not yet under way.
+    /// Tombstones that the scrub has found and that are not in a batch yet.
     pub(super) found: Vec<Found>,
     pub(super) under_way: Option<Batch>,
     /// The latest request of each other member to hold tombstones.
     pub(super) asked: Vec<Asked>,
-    /// Numbers messages and requests.
+    /// The last number used for a message or request.
     pub(super) serial: u64,
-    /// Keys that are being read to be forgotten, and were not written since.
+    /// Keys that are being read so that they can be forgotten, and were not written since.
     pub(super) reading: BTreeSet<Box<[u8]>>,
 }
 
@@ -30,9 +30,9 @@ pub(super) type Found = (Box<[u8]>, Timestamp);
 pub(super) struct Batch {
     pub(super) tombstones: Vec<Found>,
     pub(super) stage: ForgetStage,
-    /// Place of the first tombstone of the part that others were sent.
+    /// Index of the first tombstone of the current part, which was sent to the others.
     pub(super) from: usize,
-    /// Number of the part's message.
+    /// Number of the message with the current part.
     pub(super) round: u64,
     pub(super) done: Vec<NodeId>,
     pub(super) asked_ns: u64,
@@ -41,27 +41,27 @@ pub(super) struct Batch {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForgetStage {
-    /// Others have to hold them.
+    /// The others have to confirm that they hold the tombstones.
     Holding,
-    /// All hold them, in this epoch.
+    /// All hold them in this epoch; waits for the next epoch.
     Fencing,
-    /// Others have to forget them.
+    /// The others have to forget them.
     Telling,
 }
 
-/// A request of another member to hold tombstones.
+/// Another member's request to hold tombstones.
 #[derive(Clone)]
 pub(super) struct Asked {
     pub(super) by: NodeId,
     pub(super) epoch: Epoch,
     pub(super) round: u64,
     pub(super) serial: u64,
-    /// Number of tombstones not yet synced.
+    /// How many of its tombstones are not synced yet.
     pub(super) pending: usize,
 }
 
 impl Batch {
-    /// End of the part that begins at `from`: what fits in one message.
+    /// The end of the part that begins at `from`: as much as fits into one message.
     pub(super) fn part_end(&self) -> usize {
         let mut bytes = 0;
         let fits = |(key, timestamp): &&Found| {
@@ -72,7 +72,7 @@ impl Batch {
     }
 }
 
-/// A scan of the engine for a newcomer.
+/// A page of the engine that is read for a newcomer.
 #[derive(Clone)]
 pub(super) struct PendingScan {
     pub(super) token: u64,
@@ -80,20 +80,21 @@ pub(super) struct PendingScan {
     pub(super) peer: StreamPeer,
 }
 
-/// The newcomer's side.
+/// State of a merge, at the newcomer.
 #[derive(Clone, Default)]
 pub(super) struct Merge {
-    /// Members all of whose versions are synced here.
+    /// Members whose versions are all synced here.
     pub(super) merged: Vec<NodeId>,
     pub(super) source: Option<Source>,
-    /// Place among the members from where the next source is chosen.
+    /// Position in the member list at which the search for the next source starts.
     pub(super) next: usize,
-    /// Tells the versions of one part from those of parts that were given up.
+    /// Number of the current part. Distinguishes its versions from those of parts that were given
+    /// up.
     pub(super) round: u64,
     pub(super) end: End,
 }
 
-/// A newcomer that has merged everything: whether that is synced.
+/// Whether the newcomer has merged everything, and whether that is synced.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum End {
     #[default]
@@ -103,7 +104,7 @@ pub(super) enum End {
 }
 
 impl Merge {
-    /// Everything is merged. Whether that is new.
+    /// Everything is merged. Returns whether this is the first call.
     pub(super) fn begin_end(&mut self) -> bool {
         let is_new = self.end == End::Open;
         if is_new {
@@ -112,7 +113,7 @@ impl Merge {
         is_new
     }
 
-    /// Everything merged is synced.
+    /// Everything that was merged is synced.
     pub(super) fn end(&mut self) {
         self.end = End::Durable;
     }
@@ -123,7 +124,7 @@ pub(super) struct Source {
     pub(super) member: NodeId,
     pub(super) address: SocketAddrV4,
     pub(super) epoch: Epoch,
-    /// Everything through this key is synced here.
+    /// Everything up to this key is synced here.
     pub(super) after: Option<Vec<u8>>,
     pub(super) stage: PartStage,
 }
@@ -134,7 +135,8 @@ pub(super) enum PartStage {
         asks: u32,
         at_ns: u64,
     },
-    /// Number of versions not yet synced, and whether the part was the last.
+    /// The part has arrived. How many of its versions are not synced yet, its last key, and whether
+    /// more parts follow.
     Taking {
         pending: usize,
         last: Option<Vec<u8>>,
@@ -142,8 +144,8 @@ pub(super) enum PartStage {
     },
 }
 
-/// Damaged keys, of which at most [`REPAIRS_MAX`](crate::modes::bounds::REPAIRS_MAX) are repaired
-/// at once; others are found again when they are read again.
+/// Repairs of damaged keys. At most [`REPAIRS_MAX`](crate::modes::bounds::REPAIRS_MAX) are under
+/// way at once; other damaged keys are found again when they are next read.
 pub(super) type Repairs = BTreeMap<Box<[u8]>, Repair>;
 
 /// The repair of a key.
@@ -151,13 +153,13 @@ pub(super) type Repairs = BTreeMap<Box<[u8]>, Repair>;
 pub(super) struct Repair {
     /// The epoch in which the damage was found.
     pub(super) found: Epoch,
-    /// Answers of other members, all in the present epoch.
+    /// Answers of other members in the present epoch.
     pub(super) answers: BTreeMap<NodeId, Offer>,
     pub(super) asked_ns: u64,
     pub(super) tries: u32,
-    /// The result is in the log and not synced yet.
+    /// Whether the repaired version is in the log and not synced yet.
     pub(super) is_logged: bool,
 }
 
-/// A member's version of a key, if any, and its floor.
+/// A member's version of a key, if it has one, and the member's floor.
 pub(super) type Offer = (Option<Version>, u64);

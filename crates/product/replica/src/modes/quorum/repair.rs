@@ -1,5 +1,5 @@
-//! A damaged value (docs/FAULTS.md row 10), and how the replica learns again what it has promised
-//! to hold.
+//! Repairs a damaged value (docs/FAULTS.md row 10): how the replica learns again what it has
+//! promised to hold.
 //!
 //! ```text
 //!   replica, epoch d        metadata service            each other member, epoch f > d
@@ -12,16 +12,17 @@
 //! ```
 //!
 //! The replica counts for all its other keys. For the damaged key it neither answers queries nor
-//! takes stores, because the damaged version may be newer. It is new storage for that key, and
-//! comes to count as such (see the head of the module `quorum`): every write set that contains this
-//! replica's older ack is of epoch d or an earlier one, since clients count the answers of one
-//! epoch. Its k − 1 other members hold that version when they answer in f, and R − k + 1 of the R −
-//! 1 others cannot miss them all. In epoch d they could: a later ack of theirs would still be
-//! counted together with this replica's earlier one.
+//! accepts stores, because the damaged version may be newer. It is like new storage for that key,
+//! and comes to count in the same way (see the head of the module `quorum`). Clients count the
+//! answers of one epoch only, so every write set that contains this replica's ack of the damaged
+//! version is of epoch d or earlier. The k − 1 other members of such a write set hold the version
+//! when they answer in f, and R − k + 1 of the R − 1 others include at least one of them. In epoch
+//! d that argument would fail: another member could answer this replica first and acknowledge the
+//! version later, still in d, so that both acks are counted together.
 //!
-//! With k = 1 there are no k − 1 others, and the key stays silent. A version that was on its way to
-//! the engine when the damage was found is newer than the damaged one, and ends the repair when it
-//! gets there; so does an entry that can be read after all.
+//! With k = 1 there are no k − 1 others, and the key stays unavailable. A version that was on its
+//! way to the engine when the damage was found is newer than the damaged one, and ends the repair
+//! when it gets there. So does an entry that can be read after all.
 
 use super::QuorumPartition;
 use super::parts::{Offer, Repair};
@@ -35,11 +36,11 @@ use nicekv_proto::recovery::Entry;
 use nicekv_proto::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_proto::{Epoch, NodeId, Now};
 
-/// The time between two requests doubles at most this often.
+/// How many times the interval between two requests doubles at most.
 const DOUBLINGS_MAX: u32 = 5;
 
 impl QuorumPartition {
-    /// A key cannot be read.
+    /// A key cannot be read: starts its repair.
     pub(super) fn begin_repair(&mut self, host: &mut Host, now: Now, key: &[u8]) {
         if self.repairs.contains_key(key) || self.is_being_written(key) {
             return;
@@ -57,12 +58,12 @@ impl QuorumPartition {
         self.want_fence(host, now);
     }
 
-    /// A scan has found these keys damaged.
+    /// A scan has found that these keys are damaged.
     pub(super) fn begin_repairs(&mut self, host: &mut Host, now: Now, keys: &[Vec<u8>]) {
         keys.iter().for_each(|key| self.begin_repair(host, now, key));
     }
 
-    /// Requests an epoch after this one.
+    /// Requests a fence: an epoch after this one.
     pub(super) fn want_fence(&mut self, host: &mut Host, now: Now) {
         if now.boot_ns >= self.fence_asked_ns + host.config.timing.heartbeat.as_nanos() as u64 {
             self.fence_asked_ns = now.boot_ns;
@@ -70,7 +71,8 @@ impl QuorumPartition {
         }
     }
 
-    /// An entry was read. Whether it counts: not while another version takes its place.
+    /// An entry could be read. Returns whether it counts; it does not if the repair has already
+    /// logged a replacement.
     pub(super) fn is_believed(&mut self, key: &[u8]) -> bool {
         let is_replaced = self.repairs.get(key).is_some_and(|repair| repair.is_logged);
         if !is_replaced {
@@ -79,14 +81,14 @@ impl QuorumPartition {
         !is_replaced
     }
 
-    /// A key was written or removed: if it was damaged, it is repaired.
+    /// A key was written or removed, which ends its repair.
     pub(super) fn finish_repair(&mut self, host: &mut Host, key: &[u8]) {
         if self.repairs.remove(key).is_some() {
             host.count_repaired(self.id(), self.membership.epoch);
         }
     }
 
-    /// Answers of earlier epochs no longer count.
+    /// A new epoch begins: answers of earlier epochs no longer count.
     pub(super) fn restart_repairs(&mut self) {
         for repair in self.repairs.values_mut().filter(|repair| !repair.is_logged) {
             repair.answers.clear();
@@ -94,7 +96,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Asks again. Whether repairs are left.
+    /// Repeats requests that are overdue. Returns whether repairs are left.
     pub(super) fn sweep_repairs(&mut self, host: &mut Host, now: Now) -> bool {
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let epoch = self.membership.epoch;
@@ -124,7 +126,7 @@ impl QuorumPartition {
         }
     }
 
-    /// Another member cannot read a key.
+    /// Another member asks for a key that it cannot read.
     pub(super) fn on_repair_request(&mut self, host: &mut Host, request: &RepairRequest<'_>) {
         if !self.answers() || self.is_full() {
             host.counters.dropped += 1;
@@ -133,7 +135,7 @@ impl QuorumPartition {
         self.read_for_repair(host, request.sender, request.key);
     }
 
-    /// A key that another member asked for was read here.
+    /// The engine has read a key that another member asked for.
     pub(super) fn on_repair_read(
         &mut self,
         host: &mut Host,
@@ -150,7 +152,7 @@ impl QuorumPartition {
         host.outbox.send(address, |out| reply.encode(out));
     }
 
-    /// A member answers, in the present epoch.
+    /// A member answers in the present epoch.
     pub(super) fn on_repair_reply(&mut self, host: &mut Host, reply: &RepairReply<'_>) {
         let epoch = self.membership.epoch;
         let is_fenced = |repair: &Repair| repair.found < epoch;
@@ -172,17 +174,18 @@ impl QuorumPartition {
         }
     }
 
-    /// The newest version of others replaces the damaged one; if there is none, they have forgotten
-    /// it.
+    /// Replaces the damaged version by the newest one of the other members. If none of them has a
+    /// version, they have forgotten it, and it is forgotten here.
     fn install(&mut self, host: &mut Host, key: &[u8], offers: Vec<Offer>) {
         let floor = offers.iter().map(|(_, floor)| *floor).max().unwrap_or(0);
         let versions = offers.into_iter().filter_map(|(version, _)| version);
         let newest = versions.max_by_key(|version| version.timestamp);
         if newest.as_ref().is_some_and(|version| !self.has_value(host, version)) {
-            // Asks again until the version's large value is fetched.
+            // The version's large value has to be fetched first; the sweep asks again until it is
+            // here.
             return;
         }
-        self.repairs.get_mut(key).expect("it is under way").is_logged = true;
+        self.repairs.get_mut(key).expect("the repair is under way").is_logged = true;
         match newest {
             Some(version) => {
                 self.raise_floor(host, floor);

@@ -1,4 +1,5 @@
-//! A client asks a replica to hold a version, whose value may have to come first.
+//! Stores: a client asks a replica to hold a version. If the version has a large value, that may
+//! have to arrive first.
 
 use super::entrusting::has_room;
 use super::partition::QuorumPartition;
@@ -11,9 +12,9 @@ use nicekv_proto::quorum::{QuorumQuery, QuorumStore};
 use nicekv_proto::{Now, Status};
 
 impl QuorumPartition {
-    /// Holds a version, if the store is of this epoch. A newcomer takes it in, too, without
-    /// answering. A store of an earlier epoch might bring back a deleted and forgotten version: it
-    /// is answered like a query, so that the client asks again.
+    /// Stores a version if the request is of this epoch. A newcomer stores it, too, but does not
+    /// answer. A store of an earlier epoch could bring back a version that was deleted and
+    /// forgotten, so it is answered like a query, and the client asks again.
     pub(super) fn on_store(
         &mut self,
         node: &mut Host,
@@ -40,8 +41,9 @@ impl QuorumPartition {
         self.take(node, now, store.key, version, Waiter::Client { op: store.op, reply_to });
     }
 
-    /// The large value of a version is not on disk. If the store is the put's own, its client sends
-    /// the value; a value that a get writes back is at another member, or on its way there.
+    /// The large value of a version is not on disk. If this store is the put's own, its client
+    /// sends the value. If a get writes the version back, the value is at another member, or on its
+    /// way to one.
     fn await_value(
         &mut self,
         node: &mut Host,
@@ -55,12 +57,12 @@ impl QuorumPartition {
             self.expect_value(node, now, reference, (Some(datagram), from), reply_to);
         } else {
             node.await_value(self.id(), reference, (from, datagram));
-            // A newer version may be here; then no member may have this value any more.
+            // A newer version may be here; in that case possibly no member has the value any more.
             self.answer_as_question(node, now, store, from);
         }
     }
 
-    /// Answers a store like a query for its key.
+    /// Answers a store as if it were a query for its key.
     fn answer_as_question(&mut self, node: &mut Host, now: Now, store: &QuorumStore<'_>, from: SocketAddrV4) {
         let QuorumStore { keyspace, op, digest, reply_to, quorum, key, .. } = *store;
         let (wants_value, announced) = (false, None);
@@ -68,7 +70,7 @@ impl QuorumPartition {
         self.on_query(node, now, query, from);
     }
 
-    /// Lets a client send this large value, with the store that names it or before.
+    /// Allows a client to send this large value, together with the store that names it, or before.
     pub(super) fn expect_value(
         &self,
         node: &mut Host,

@@ -1,4 +1,5 @@
-//! A member's place goes to another node (R14): C leaves, D succeeds it, while A and B go on.
+//! Succession: a member's place goes to another node (R14). C leaves, D succeeds it, and A and B
+//! stay.
 //!
 //! ```text
 //!   epoch e'   A B C count     C                                        D, silent
@@ -14,26 +15,26 @@
 //! ```
 //!
 //! Invariants:
-//! * What C has acknowledged is in D's storage, or on a page of C's engine that D has still to
-//!   merge. What was there when e' began is on the pages, because no page is read before; what came
-//!   later D holds, because the engine of a departing member takes a version only after its
-//!   successor has acknowledged it. A query reads the engine, so until then it shows the version
-//!   before, as if the store had not arrived.
-//! * So when D has merged all pages of C, it holds whatever C has acknowledged, and keeps doing so:
-//!   one source is enough, whatever k is. That holds from epoch to epoch while both processes live.
-//!   A restarted process has versions in its engine that it had not acknowledged: the metadata
-//!   service breaks the succession off, and D learns that before it may begin again. Then C shows
-//!   whatever it holds, as A and B do.
-//! * D is silent in e', because C counts there. In e'' it is silent until that is activated:
-//!   before, C might answer a query in e', together with others that have not heard of e'' yet, and
-//!   C does not know what D acknowledges in e''. A process that is restarted before that has to
-//!   wait for it as well.
+//! * Whatever C has acknowledged is in D's storage, or on a page of C's engine that D has yet to
+//!   merge. What was there when e' began is on the pages, because D reads no page earlier. What
+//!   came later D holds, because the engine of a departing member takes a version only after the
+//!   successor has acknowledged it. A query reads the engine, so until then it returns the previous
+//!   version, as if the store had not arrived.
+//! * So when D has merged all pages of C, it holds whatever C has acknowledged, and continues to do
+//!   so: one source is enough, whatever k is. That holds across epochs while both processes live. A
+//!   restarted process has versions in its engine that it had not acknowledged. Therefore the
+//!   metadata service aborts the succession when a process restarts, and D is notified before it
+//!   may begin again. After that C answers with everything that it holds, as A and B do.
+//! * D is silent in e', because C counts there. In e'' it is silent until the epoch is activated.
+//!   Before that, C might still answer a query in e', together with others that have not received
+//!   e'' yet, and C does not know what D acknowledges in e''. A process of D that restarts has to
+//!   wait for the activation as well.
 //! * What a newcomer holds from an earlier time is void, because deletions that it has not seen may
-//!   have been forgotten since. It begins empty, which is in its log, and takes nothing from
-//!   requests under way.
+//!   have been forgotten since. So it begins empty, logs that, and ignores the results of requests
+//!   under way.
 //!
-//! If C is gone for good, and k > 1, D takes its place as new storage (`merge`), silently until it
-//! is assigned as counting.
+//! If C is gone for good, and k > 1, D takes its place as new storage (`merge`), and is silent
+//! until an epoch assigns it as counting.
 
 use super::QuorumPartition;
 use super::entrusting::{Entrusting, Synced, has_room};
@@ -46,13 +47,14 @@ use nicekv_proto::control::{MemberRole, ReportKind};
 use nicekv_proto::quorum::{Entrust, Entrusted};
 use nicekv_proto::{NodeId, Now};
 
-/// The time between two requests doubles at most this often.
+/// How many times the interval between two requests doubles at most.
 const DOUBLINGS_MAX: u32 = 5;
-/// Versions that are sent again at once.
+/// How many versions are resent at once.
 const RESENT_MAX: usize = 256;
 
 impl QuorumPartition {
-    /// A new epoch begins, in which this node may succeed another, or leave its place.
+    /// A new epoch begins, in which this node may be the successor of another one, or may be
+    /// leaving.
     pub(super) fn enter_succession(&mut self, host: &mut Host, now: Now) {
         let me = host.config.node;
         let is_newcomer = self.membership.standing == Standing::Joining
@@ -65,7 +67,7 @@ impl QuorumPartition {
         let leaves = self.membership.role(me) == Some(MemberRole::Leaving);
         self.entrusting.successor = self.member_in_role(MemberRole::Newcomer).filter(|_| leaves);
         if self.membership.standing == Standing::Outside {
-            // Clients ask other members.
+            // This node is out: the clients that wait will ask other members.
             self.give_up_entrusted(host);
         } else if self.entrusting.successor.is_none() {
             self.settle_entrusted(host, now);
@@ -79,7 +81,7 @@ impl QuorumPartition {
         self.membership.members.iter().find(|member| member.role == role).map(|member| member.node)
     }
 
-    /// Counts from now on in this process, once it is counted.
+    /// Determines whether this process's answers count, provided that its storage is counted.
     pub(super) fn admit(&mut self) {
         self.admitted = match self.membership.standing {
             Standing::Outside | Standing::Handoff => false,
@@ -98,14 +100,14 @@ impl QuorumPartition {
         self.forgetting = Forgetting::default();
         self.let_go_values(host);
         self.entrusting = Entrusting::default();
-        // Requests under way at the disk end without effect.
+        // Results of disk requests that are under way must be ignored.
         self.reads.iter_mut().for_each(|(_, read)| read.what = ReadFor::Void);
         self.unsynced.iter_mut().for_each(|unsynced| unsynced.what = AwaitedSync::Void);
         host.append(self.id(), |out| Record::Emptied.append(out));
         self.forget_everything(host);
     }
 
-    /// Versions on their way to the engine do not get there.
+    /// Versions on their way to the engine are dropped, so they no longer keep their large values.
     fn let_go_values(&self, host: &mut Host) {
         let unsynced = self.unsynced.iter().filter_map(|unsynced| match &unsynced.what {
             AwaitedSync::Version { version, .. } => Some(version),
@@ -115,14 +117,14 @@ impl QuorumPartition {
         unsynced.chain(entrusted).for_each(|version| self.let_go_value(host, version));
     }
 
-    /// Drops everything held.
+    /// Drops everything that this replica holds.
     pub(super) fn forget_everything(&mut self, host: &mut Host) {
         (self.counted, self.floor) = (false, 0);
         host.storage.discard_writes(self.id());
         host.storage.clear(self.id());
     }
 
-    /// Newcomer: everything it has to merge is synced here; then its floor must be, too.
+    /// Newcomer: all merged versions are synced here. Logs the floor, which must be synced, too.
     pub(super) fn finish_merge(&mut self, host: &mut Host) {
         if self.merge.as_mut().is_some_and(Merge::begin_end) {
             let floor = self.floor;
@@ -132,7 +134,7 @@ impl QuorumPartition {
         }
     }
 
-    /// The departing member sends a version to be held.
+    /// Successor: the departing member sends a version that this node has to hold.
     pub(super) fn on_entrust(&mut self, host: &mut Host, now: Now, entrust: &Entrust<'_>) {
         let Entrust { sender, serial, timestamp, key, value, is_large, .. } = *entrust;
         let is_successor = self.newcomer == Some(Some(sender));
@@ -144,7 +146,8 @@ impl QuorumPartition {
         self.take(host, now, key, version, Waiter::Predecessor { node: sender, serial });
     }
 
-    /// That version, or a newer one, is synced here.
+    /// Successor: confirms to the departing member that this version, or a newer one, is synced
+    /// here.
     pub(super) fn tell_entrusted(&self, host: &mut Host, to: NodeId, serial: u64) {
         let Some(address) = self.membership.address(to) else { return };
         let (sender, partition, epoch) = (host.config.node, self.id(), self.membership.epoch);
@@ -153,7 +156,7 @@ impl QuorumPartition {
 
     // --- The departing member.
 
-    /// A version is synced: it goes to the engine, and is acknowledged, unless a successor has to
+    /// A version is synced. It goes to the engine and is acknowledged, unless a successor has to
     /// hold it first.
     pub(super) fn on_version_synced(&mut self, host: &mut Host, now: Now, mut forced: Synced) {
         if self.entrusting.successor.is_none() {
@@ -162,7 +165,7 @@ impl QuorumPartition {
         self.entrusting.serial += 1;
         let serial = self.entrusting.serial;
         forced.asked_ns = now.boot_ns;
-        self.keys.get_mut(&forced.key).expect("it is under way").entrusted.push(serial);
+        self.keys.get_mut(&forced.key).expect("work on the key is under way").entrusted.push(serial);
         self.entrusting.held.insert(serial, forced);
         self.send_entrust(host, serial);
         host.arm_sweep(now);
@@ -179,13 +182,14 @@ impl QuorumPartition {
         host.outbox.send(address, |out| entrust.encode(out));
     }
 
-    /// The successor holds that version, or a newer one, and so the earlier ones of its key.
+    /// Departing member: the successor holds this version, or a newer one, and hence the earlier
+    /// ones of its key.
     pub(super) fn on_entrusted(&mut self, host: &mut Host, now: Now, sender: NodeId, serial: u64) {
         if self.entrusting.successor != Some(sender) {
             return;
         }
         let Some(mut forced) = self.entrusting.held.remove(&serial) else { return };
-        let state = self.keys.get_mut(&forced.key).expect("it is under way");
+        let state = self.keys.get_mut(&forced.key).expect("work on the key is under way");
         let earlier: Vec<u64> = state.entrusted.extract_if(.., |other| *other <= serial).collect();
         for earlier in earlier {
             let Some(earlier) = self.entrusting.held.remove(&earlier) else { continue };
@@ -195,10 +199,10 @@ impl QuorumPartition {
         self.write_synced(host, now, forced);
     }
 
-    /// The succession has ended: synced versions are acknowledged as usual.
+    /// The succession has ended: versions that waited for the successor are acknowledged now.
     fn settle_entrusted(&mut self, host: &mut Host, now: Now) {
         for (_, forced) in core::mem::take(&mut self.entrusting.held) {
-            self.keys.get_mut(&forced.key).expect("it is under way").entrusted.clear();
+            self.keys.get_mut(&forced.key).expect("work on the key is under way").entrusted.clear();
             self.write_synced(host, now, forced);
         }
     }
@@ -206,7 +210,7 @@ impl QuorumPartition {
     fn give_up_entrusted(&mut self, host: &mut Host) {
         for (_, forced) in core::mem::take(&mut self.entrusting.held) {
             self.let_go_value(host, &forced.version);
-            let state = self.keys.get_mut(&forced.key).expect("it is under way");
+            let state = self.keys.get_mut(&forced.key).expect("work on the key is under way");
             state.entrusted.clear();
             state.newest.take_if(|(_, record)| *record == forced.record);
             if state.newest.is_none() && state.waiting.is_empty() {
@@ -215,13 +219,13 @@ impl QuorumPartition {
         }
     }
 
-    /// Waiters for a version that is synced, and not acknowledged yet.
+    /// Those who wait for a version that is synced, but not yet confirmed by the successor.
     pub(super) fn waiters_of_entrusted(&mut self, key: &[u8]) -> &mut Vec<Waiter> {
-        let serial = self.keys[key].entrusted.last().expect("its record is forced");
-        &mut self.entrusting.held.get_mut(serial).expect("not yet told").waiters
+        let serial = self.keys[key].entrusted.last().expect("its record is synced");
+        &mut self.entrusting.held.get_mut(serial).expect("not yet confirmed").waiters
     }
 
-    /// Sends again what the successor has not acknowledged. Whether anything is left.
+    /// Resends what the successor has not confirmed. Returns whether anything is left.
     pub(super) fn sweep_entrusted(&mut self, host: &mut Host, now: Now) -> bool {
         let Some(successor) = self.entrusting.successor else { return false };
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
@@ -232,8 +236,8 @@ impl QuorumPartition {
         let due: Vec<u64> = due
             .map(|(serial, forced)| {
                 (forced.asked_ns, forced.tries) = (now.boot_ns, forced.tries + 1);
-                // The successor does not acknowledge a version before it has fetched its large
-                // value.
+                // The successor confirms a version only after it has fetched its large value, so
+                // such a delay does not count as silence.
                 is_silent |=
                     forced.tries >= host.config.timing.accuse_after_resends && !forced.version.is_large;
                 *serial
@@ -241,15 +245,15 @@ impl QuorumPartition {
             .collect();
         due.iter().for_each(|serial| self.send_entrust(host, *serial));
         if is_silent {
-            // The metadata service breaks the succession off (R15); otherwise this replica's
-            // clients would wait as long as the two cannot communicate.
+            // Let the metadata service abort the succession (R15); otherwise this replica's clients
+            // would wait for as long as the two nodes cannot communicate.
             host.report(self.id(), self.membership.epoch, ReportKind::Accuse(successor));
         }
         !self.entrusting.held.is_empty()
     }
 
-    /// Versions that are not in the engine when the records before a checkpoint are synced are
-    /// logged again after it, in the same order.
+    /// After a checkpoint, logs again the versions that wait for the successor, in the same order:
+    /// they are not in the engine, and their earlier records will be trimmed.
     pub(super) fn log_entrusted_again(&self, host: &mut Host) {
         if self.entrusting.successor.is_none() {
             return;

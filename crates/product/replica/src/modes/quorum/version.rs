@@ -14,9 +14,9 @@ use nicekv_proto::{DecodeError, Epoch, Form, NodeId, OpId};
 #[derive(Clone)]
 pub(super) struct Version {
     pub(super) timestamp: Timestamp,
-    /// `None`: a deletion.
+    /// The value; `None` for a deletion.
     pub(super) value: Option<Box<[u8]>>,
-    /// The value is the reference of a large one.
+    /// Whether the value is the reference of a large value.
     pub(super) is_large: bool,
 }
 
@@ -32,12 +32,12 @@ impl Version {
         Entry { index: counter, version: op, expiry_ms: 0, form: Form::of_set(self.is_large), value }
     }
 
-    /// The version's large value, if it is not on disk.
+    /// The reference of the version's large value, if it has one that is not on disk.
     pub(super) fn lacking(&self, host: &Host) -> Option<Reference> {
         self.large().filter(|reference| !host.storage.holds_value(reference.name))
     }
 
-    /// The version's large value.
+    /// The reference of the version's large value, if it has one.
     pub(super) fn large(&self) -> Option<Reference> {
         self.entry().large()
     }
@@ -47,31 +47,31 @@ pub(super) fn timestamp_of(entry: &Entry<'_>) -> Timestamp {
     Timestamp { counter: entry.index, op: entry.version }
 }
 
-/// A party that waits for a version, or a newer one, to be synced.
+/// Who waits for a version, or a newer one, to be synced.
 #[derive(Clone)]
 pub(super) enum Waiter {
     Client {
         op: OpId,
         reply_to: SocketAddrV4,
     },
-    /// The partition's merge, in this round.
+    /// The merge of this partition; `round`: the number of the part.
     Merge {
         round: u64,
     },
-    /// A member that wants to forget the version, with its request's number.
+    /// Another member that wants to forget the version; `serial`: the number of its request.
     Tombstone {
         serial: u64,
     },
-    /// The member that this one succeeds, with its number for the version.
+    /// The member that this node succeeds, with that member's serial number of the version.
     Predecessor {
         node: NodeId,
         serial: u64,
     },
-    /// The version replaces a damaged one.
+    /// Nobody; the version replaces a damaged one.
     Nobody,
 }
 
-/// A read of the engine, and what it is for.
+/// A pending read of the engine, and why it was requested.
 #[derive(Clone)]
 pub(super) struct PendingRead {
     pub(super) key: Box<[u8]>,
@@ -85,18 +85,18 @@ pub(super) enum ReadFor {
         reply_to: SocketAddrV4,
         wants_value: bool,
     },
-    /// For waiting versions, see `partition::Key`.
+    /// For versions of the key that wait (`partition::Key`).
     Newest,
-    /// A member that cannot read the key itself.
+    /// For another member that cannot read the key.
     Repair {
         epoch: Epoch,
         to: NodeId,
     },
-    /// For a tombstone that is to be forgotten.
+    /// To forget this tombstone.
     Forgetting {
         timestamp: Timestamp,
     },
-    /// From before this replica was emptied.
+    /// Requested before this replica was emptied, so the result is ignored.
     Void,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Unsynced {
 #[derive(Clone)]
 pub(super) enum AwaitedSync {
     Counted,
-    /// Newcomer: everything it has to merge.
+    /// Newcomer: everything that it has to merge.
     Merged,
     Version {
         key: Box<[u8]>,
@@ -119,22 +119,22 @@ pub(super) enum AwaitedSync {
     Forgotten {
         key: Box<[u8]>,
     },
-    /// From before this replica was emptied.
+    /// Appended before this replica was emptied, so it is ignored.
     Void,
 }
 
-/// A record of the log. Kinds differ from those of ordered partitions, so that neither mode replays
-/// the other's log.
+/// A record of the log. Its kinds differ from those of ordered partitions, so that neither mode can
+/// replay the other's log.
 pub(super) enum Record<'a> {
-    /// From now on this storage counts.
+    /// This storage is counted from now on.
     Counted,
-    /// A version of a key: newer than earlier ones, or in place of a damaged one.
+    /// A version of a key. It is newer than earlier ones, or replaces a damaged one.
     Version { key: &'a [u8], entry: &'a [u8] },
-    /// Nothing is held of this key; the floor is at least `floor`.
+    /// Nothing is held of this key any more; the floor is at least `floor`.
     Forgotten { key: &'a [u8], floor: u64 },
     /// The floor is at least this.
     Floor { floor: u64 },
-    /// Earlier records are void: the replica succeeds another one, and begins empty.
+    /// The replica begins empty, as the successor of another one. Earlier records are void.
     Emptied,
 }
 

@@ -1,4 +1,5 @@
-//! Decisions at the other members: they log them, and report to the primary.
+//! How the members other than the primary handle decisions: they log them, and report progress to
+//! the primary.
 
 use super::TwoPhase;
 use crate::modes::ordered::OrderedPartition;
@@ -10,8 +11,8 @@ use nicekv_proto::replication::{Decision, Effect, Progress, Watermark};
 use nicekv_proto::{NodeId, Now};
 
 impl OrderedPartition<TwoPhase> {
-    /// A decision of this epoch, from its primary. One that arrives early waits until those before
-    /// it arrive.
+    /// A decision of this epoch arrives from the primary. If earlier ones are missing, it is kept
+    /// until they arrive.
     pub(crate) fn on_decision(&mut self, host: &mut Host, now: Now, decision: &Decision<'_>) {
         let begins = self.membership.standing == Standing::Joining && self.sequence.base().is_none();
         if begins || self.keeps_too_much() {
@@ -40,7 +41,7 @@ impl OrderedPartition<TwoPhase> {
         self.log_decision(host, now, decided);
     }
 
-    /// The primary says what may be shown.
+    /// The primary reports what every member has synced, and thus what may be shown.
     pub(crate) fn on_watermark(&mut self, host: &mut Host, now: Now, watermark: &Watermark) {
         if self.sequence.base().is_none() {
             self.sequence.begin_at(watermark.base);
@@ -51,19 +52,19 @@ impl OrderedPartition<TwoPhase> {
         if watermark.forced > self.sequence.released() {
             self.release(host, now, watermark.forced);
         }
-        // This member, too, has what all members have synced.
+        // Recovery is complete, so this member has everything that all members have synced.
         self.is_proven |= watermark.recovered && self.membership.standing.serves();
     }
 
-    /// Another member reports what all have synced. The primary may not have told this one, if no
-    /// contended decision was among it.
+    /// Another member's message names the last decision that all have synced. The primary may not
+    /// have reported it to this member, because it does so at once only for contended decisions.
     pub(crate) fn learn_released(&mut self, host: &mut Host, now: Now, released: u64) {
         if !self.is_primary() && released > self.sequence.released() {
             self.release(host, now, released);
         }
     }
 
-    /// Reports to the primary what is logged and synced, with the next acks or after `delay_ns`.
+    /// Reports to the primary what is logged and synced: with the next acks, or after `delay_ns`.
     pub(crate) fn tell_progress_within(&mut self, host: &mut Host, now: Now, delay_ns: u64) {
         if self.membership.standing == Standing::Outside {
             return;
@@ -89,7 +90,7 @@ impl OrderedPartition<TwoPhase> {
         host.outbox.ack_progress(self.membership.primary_address(), progress);
     }
 
-    /// During recovery: the primary adopts a decision of another member.
+    /// Recovery: the primary adopts a decision from another member.
     pub(crate) fn on_adopted(&mut self, host: &mut Host, now: Now, sender: NodeId, decision: &Decision<'_>) {
         if self.adopts(sender, decision) {
             let decided = Decided::from_wire(decision);
@@ -100,7 +101,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether this member must have held an op that was decided, and does not: its disk has
+    /// Whether this member must have held an op that was decided, but does not: then its disk has
     /// forgotten it (R18).
     pub(crate) fn has_forgotten(&self, decided: &Decided) -> bool {
         self.membership.standing == Standing::Consistent

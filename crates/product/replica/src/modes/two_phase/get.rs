@@ -1,4 +1,4 @@
-//! Gets and scans (R2, R4, R12, R18): which member answers.
+//! Which member answers gets and scans (R2, R4, R12, R18).
 
 use super::TwoPhase;
 use crate::modes::bounds::WAITING_GETS_MAX;
@@ -11,7 +11,7 @@ use nicekv_proto::scan::Scan;
 use nicekv_proto::{Get, Now};
 
 impl OrderedPartition<TwoPhase> {
-    /// A get, from a client or passed on by a member.
+    /// A get arrives from a client, or from a member that passes it on.
     pub(crate) fn on_get(&mut self, host: &mut Host, now: Now, get: &Get<'_>, from: SocketAddrV4) {
         let may_serve = self.membership.standing.serves() && host.has_lease(now);
         let heard = match get.forwarded {
@@ -50,9 +50,9 @@ impl OrderedPartition<TwoPhase> {
     }
 
     /// Checks whether this process is known to hold everything that was confirmed before it started
-    /// (R18): the recovery of an epoch that it takes part in is complete, or it has copied what it
+    /// (R18): the recovery of an epoch in which it takes part is complete, or it has copied what it
     /// lacked. Until then a key that is not locked may have an op that this disk has forgotten. A
-    /// primary announces it once in an epoch.
+    /// primary announces the end of its recovery once per epoch.
     pub(crate) fn look_for_proof(&mut self, host: &mut Host, now: Now) {
         if self.is_proven && self.lead.as_ref().is_none_or(Lead::is_complete) {
             return;
@@ -69,8 +69,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// A scan: the primary answers it. Other members may lack decisions, and locks show that for
-    /// single keys only.
+    /// A scan arrives. The primary answers it: other members may lack decisions, and their locks
+    /// show that for single keys only.
     pub(crate) fn on_scan(&mut self, host: &mut Host, now: Now, scan: &Scan<'_>, from: SocketAddrV4) {
         let reply_to = scan.reply_to.unwrap_or(from);
         if self.membership.standing.serves() && !self.is_primary() {

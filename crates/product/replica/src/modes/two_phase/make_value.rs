@@ -1,5 +1,5 @@
 //! Large values that the primary builds (L8). An op that appends to a value carries only what it
-//! adds, and its decision, which is one datagram, can only name the result.
+//! adds. Its decision, which is one datagram, can only name the result.
 //!
 //! ```text
 //! client   primary          secondary
@@ -13,10 +13,11 @@
 //!   │◀──Reply──│──Decisions────▶│      the op, which stores the value; then the hold, which does nothing
 //! ```
 //!
-//! So a decision never names a value that some member lacks. A hold is an op like others: it stays
-//! open while only it needs the value, survives crashes, and is completed by a new primary (R3).
-//! The new primary evaluates the op anew, and builds a value under a new name, so that a name has
-//! one content whatever order it decides in. The old value goes when its hold is decided.
+//! So a decision never names a value that some member lacks. A hold is an op like any other: it
+//! stays open while only it needs the value, survives crashes, and is completed by a new primary
+//! (R3). A new primary evaluates the op anew, and builds a value under a new name: it may decide in
+//! another order, and a name must have only one content. The value of the former hold is removed
+//! when that hold is decided.
 
 use super::TwoPhase;
 use super::makings::{Making, Makings, Stage};
@@ -31,12 +32,13 @@ use alloc::vec::Vec;
 use nicekv_proto::large::Reference;
 use nicekv_proto::{Condition, Datagram, Expiry, Now, OpId, Operation, Status, StoredUpdate, Update};
 
-/// Pause before a value that had no room on disk is built again.
+/// How long the primary waits before it builds a value again for which the disk had no room.
 const RETRY_NS: u64 = 1_000_000_000;
 
 impl OrderedPartition<TwoPhase> {
-    /// Primary: what an op does to the known state of its key. A large result is built first.
-    /// `None`: not all members hold it yet; the op is looked at again when they do.
+    /// Primary: determines the effect of an op on the known state of its key. A large result is
+    /// built first. `None`: not all members hold the result yet; the op is judged again when they
+    /// do.
     pub(crate) fn judge_or_make(
         &mut self,
         host: &mut Host,
@@ -55,7 +57,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: what an op does that stores a value built of these parts.
+    /// Primary: determines the effect of an op whose result is built of these parts.
     fn judge_made(
         &mut self,
         host: &mut Host,
@@ -80,13 +82,14 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether a value of these parts is within the limit.
+    /// Whether a value built of these parts is within the limit.
     fn can_make(host: &Host, parts: &[ValuePart; 2]) -> bool {
         let length: u64 = parts.iter().map(ValuePart::length).sum();
         length <= host.config.value_bytes_max.into()
     }
 
-    /// Primary: what the op does, once its value is built and all members hold it.
+    /// Primary: determines the effect of an op whose result is built. `None` until all members hold
+    /// it.
     fn judge_held(
         &self,
         hold: OpId,
@@ -129,7 +132,7 @@ impl OrderedPartition<TwoPhase> {
         self.mode.makings.by_op.insert(op, making);
     }
 
-    /// Primary: the value `name` is built, or cannot be.
+    /// Primary: the value `name` is built, or could not be built.
     pub(crate) fn on_value_made(
         &mut self,
         host: &mut Host,
@@ -164,8 +167,8 @@ impl OrderedPartition<TwoPhase> {
         self.decide_key(host, now, key);
     }
 
-    /// Primary: logs the hold of a value and sends it to the members, which fetch the value.
-    /// Whether the hold is open now.
+    /// Primary: logs the hold of a value, and sends it to the members so that they fetch the value.
+    /// Returns whether the hold is open now.
     fn take_in_hold(
         &mut self,
         host: &mut Host,
@@ -214,7 +217,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: retries what could not be built.
+    /// Primary: tries again to build values that could not be built before.
     pub(crate) fn retry_makings(&mut self, host: &mut Host, now: Now) {
         let Makings { by_op } = &mut self.mode.makings;
         by_op.retain(|op, _| self.locks.holds(*op));
@@ -226,8 +229,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether this is a hold that another member passes on. It is taken in even when too many ops
-    /// are open, because those wait for it.
+    /// Whether this is a hold that another member passes on. It is accepted even if too many ops
+    /// are open, because some of those wait for it.
     pub(crate) fn is_hold_of_member(update: &Update<'_>, source: Source) -> bool {
         matches!(source, Source::Member { .. }) && is_hold(update)
     }

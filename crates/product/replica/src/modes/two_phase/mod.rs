@@ -1,4 +1,5 @@
-//! Multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R7, R8, R10, R11, R15 and R17).
+//! Multicast two-phase commit (NICE §4.2 to §4.4 with rules R1 to R5, R7, R8, R10, R11, R15 and
+//! R17).
 //!
 //! ```text
 //! client   primary   secondary                      client   primary   secondary
@@ -11,10 +12,12 @@
 //!                                                              contended
 //! ```
 //!
-//! The switch multicasts a put to all members. Each logs it, syncs the log and acknowledges to the primary (`prepare`). The primary
-//! decides when every member has acknowledged (`ordered::decide`). An uncontended decision takes effect at once; a contended one when
-//! every member has synced it, which the primary tells by a watermark (`release`, and `follow` at the others). `resend` handles
-//! silence, `refuse` full disks, `make_value` values that the primary builds, `get` reads.
+//! The switch multicasts a put to all members. Each logs it, syncs the log, and acknowledges it to
+//! the primary (`prepare`). The primary decides when every member has acknowledged
+//! (`ordered::decide`). An uncontended decision takes effect at once. A contended one takes effect
+//! when every member has synced it; the primary announces that by a watermark (`release`, and
+//! `follow` at the other members). `resend` handles silence, `refuse` full disks, `make_value`
+//! values that the primary builds, `get` reads.
 
 mod follow;
 mod get;
@@ -42,12 +45,12 @@ use nicekv_proto::replication::Watermark;
 use nicekv_proto::{NodeId, Now, OpId, Update};
 use prepare::Source;
 
-/// State that only this mode has.
 #[derive(Clone, Default)]
 pub(crate) struct TwoPhase {
-    /// Primary: gets that wait until this process knows that it holds everything (R18).
+    /// Primary: gets that wait until this process is known to hold everything that was confirmed
+    /// (R18).
     awaiting_proof: Vec<(WaitingGet, Box<[u8]>)>,
-    /// Primary: values that it builds in this epoch.
+    /// Primary: the values that it builds in this epoch.
     makings: Makings,
 }
 
@@ -189,7 +192,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether this node would answer a get of any key that is not locked, within the lease.
+    /// Whether this node, while its lease runs, would answer a get of any key that no op locks.
     pub(crate) fn answers_gets(&self, _: &Host) -> bool {
         self.membership.standing.serves() && (self.is_proven || self.is_recovered_wholly())
     }
@@ -203,8 +206,8 @@ impl OrderedPartition<TwoPhase> {
             && self.membership.standing.serves()
     }
 
-    /// See [`Partition::settled`](crate::modes::Partition::settled). A contended decision takes effect when it is released (R2), so a
-    /// later one may show before it.
+    /// See [`Partition::settled`](crate::modes::Partition::settled). A contended decision takes
+    /// effect only when it is released (R2), so a later decision may be shown before it.
     pub(crate) fn settled(&self) -> Option<u64> {
         let leads = self.lead.as_ref().is_some_and(|lead| lead.is_ready()) && self.membership.activated;
         let leads = leads && self.is_proven;
@@ -212,7 +215,7 @@ impl OrderedPartition<TwoPhase> {
         (leads && !is_held_back).then(|| self.sequence.logged())
     }
 
-    /// What the primary has released; sent with decisions.
+    /// What the primary has released, as sent with decisions.
     fn watermark(&self) -> Watermark {
         Watermark {
             partition: self.id(),

@@ -16,14 +16,15 @@ use nicekv_proto::recovery::{Fetch, Wanted};
 use nicekv_proto::replication::{PrepareAck, Resend};
 use nicekv_proto::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
 
-/// Where an update comes from.
+/// Who has sent an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A client at this address, or behind a switch that hides it.
+    /// A client at this address, or behind a switch at this address that hides it.
     Client(SocketAddrV4),
     /// This node's own client.
     Own,
-    /// A member that passes on an op open there: not among its decisions through `logged`.
+    /// A member that passes on an op which is open there: none of its decisions up to `logged` is
+    /// about it.
     Member { sender: NodeId, logged: u64 },
 }
 
@@ -37,7 +38,7 @@ impl Source {
 }
 
 impl OrderedPartition<TwoPhase> {
-    /// An update arrived.
+    /// An update arrives.
     pub(crate) fn on_update(
         &mut self,
         host: &mut Host,
@@ -56,8 +57,8 @@ impl OrderedPartition<TwoPhase> {
             return self.acknowledge(host, op);
         }
         self.look_for_proof(host, now);
-        // Until then the primary takes in only ops that others hold, and other members nothing that
-        // may be newer (R18).
+        // Until this process is proven (R18), the primary accepts only ops that others hold, and
+        // the other members accept no op that may be newer than what the disk has forgotten.
         let awaits_proof = self.membership.standing.serves() && !self.is_proven;
         match self.clients.lookup(op) {
             Lookup::New => {}
@@ -68,8 +69,9 @@ impl OrderedPartition<TwoPhase> {
                 }
                 return;
             }
-            // The client has given it up, but it is open at the primary, which waits for this ack.
-            // Not if it may have been decided since the primary sent it, and forgotten here.
+            // The client has given the op up, but it is open at the primary, which waits for this
+            // ack. That is certain only if this member has not logged more than the sender had:
+            // otherwise the op may have been decided since, and its result forgotten here.
             Lookup::Expired if !self.is_primary() && self.is_open_elsewhere(source) => {}
             Lookup::Expired if awaits_proof && self.is_fetched(op) => {}
             Lookup::Expired => {
@@ -81,7 +83,8 @@ impl OrderedPartition<TwoPhase> {
         }
         let is_new = !matches!(source, Source::Member { .. });
         if self.is_closed_to(source) || (awaits_proof && is_new) {
-            // No reply: the client retries, and reaches the partition that takes over.
+            // No reply: the client retries, and reaches this partition when it is ready, or the
+            // child.
             host.counters.dropped += 1;
             return;
         }
@@ -96,7 +99,8 @@ impl OrderedPartition<TwoPhase> {
             return;
         }
         if self.locks.count() >= OPEN_OPS_MAX && !Self::is_hold_of_member(update, source) {
-            // No reply instead of a refusal: if another member took the op in, it will be executed.
+            // Drop it without a refusal: if another member has accepted the op, it will be
+            // executed.
             host.counters.dropped += 1;
             return;
         }
@@ -108,20 +112,20 @@ impl OrderedPartition<TwoPhase> {
         self.log_prepare(host, now, StoredUpdate::new(update, datagram, source.address(), spare));
     }
 
-    /// Whether an unknown op is not taken in: clients start no op in a sealed epoch, and nothing is
-    /// decided once the partition is drained.
+    /// Whether an op that is not open here is not accepted: in a sealed epoch clients start no op,
+    /// and once the partition is drained nothing is decided.
     pub(crate) fn is_closed_to(&self, source: Source) -> bool {
         let is_open_elsewhere = matches!(source, Source::Member { .. }) && !self.is_drained();
         self.membership.sealed && !is_open_elsewhere
     }
 
-    /// Primary: whether recovery fetches this op before it decides anything.
+    /// Primary: whether this op is among those that recovery fetches before anything is decided.
     fn is_fetched(&self, op: OpId) -> bool {
         let lead = self.lead.as_ref().filter(|lead| lead.phase() == Phase::Fetching);
         lead.is_some_and(|lead| lead.wanted().contains_key(&op))
     }
 
-    /// A client asks how much of a large value has arrived: all of it, because its op is open.
+    /// A client asks how much of a large value has arrived. Its op is open here, so all of it has.
     fn tell_held(&self, host: &mut Host, update: &Update<'_>, source: Source) {
         if let (Some(reference), Some(from)) = (update.operation.reference(), source.address()) {
             let reference = Reference::checked(reference);
@@ -130,9 +134,9 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether the large value that an op carries is on disk, so that the op can be taken in (R1).
-    /// If not, its client sends it from now on, or it is fetched from a member; then the op comes
-    /// again.
+    /// Whether the large value that an op carries is on disk, so that the op can be prepared (L1).
+    /// If not, the client may send it from now on, or it is fetched from a member; then the op is
+    /// handled again.
     fn has_value(
         &mut self,
         host: &mut Host,
@@ -150,14 +154,16 @@ impl OrderedPartition<TwoPhase> {
                 let put = LargePut { reference, request: Some(datagram), from, reply_to, has_primary };
                 host.expect_value(now, &self.membership, &put);
             }
-            // The client is sending the value to this node, as it did to the member that has it.
+            // The client is sending the value to this node, too, as it did to the member that has
+            // it.
             None if host.is_receiving(now, reference.name) => {}
             None => self.fetch_for(host, datagram, source, reference),
         }
         false
     }
 
-    /// A member passed on an op whose value it has. Fetches the value; then the op comes again.
+    /// A member passed on an op, and has the op's value. Fetches the value; then the op is handled
+    /// again.
     fn fetch_for(&self, host: &mut Host, datagram: &[u8], source: Source, reference: Reference) {
         let Source::Member { sender, logged } = source else { return };
         let Some(address) = self.membership.address(sender) else { return };
@@ -182,8 +188,8 @@ impl OrderedPartition<TwoPhase> {
         self.waits.sync(order, AwaitedSync::Prepare(op));
         self.insert_op(host, now, order, contended, stored);
         if let Some(early) = self.lead.as_mut().and_then(|lead| lead.have(op)) {
-            // Others had it sooner, because a large value arrives at each member at its own time.
-            // This node's own ack is still missing.
+            // Other members prepared the op earlier, because a large value arrives at each member
+            // at a different time. This node's own ack is still missing.
             self.locks.count_acks(op, early.acks, early.is_contended, false);
             self.finish_fetching(host, now);
         }
@@ -201,7 +207,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Acknowledges an op to the primary if it is synced and undecided.
+    /// Acknowledges an op to the primary if its prepare is synced and it is undecided.
     pub(crate) fn acknowledge(&mut self, host: &mut Host, op: OpId) {
         let Some(state) = self.locks.op(op) else { return };
         if self.is_primary()
@@ -234,7 +240,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: other members hold this op, and this node does not. Fetches and completes it (R15).
+    /// Primary: another member holds an op that this node lacks: fetches it, so that it is
+    /// completed (R15).
     fn want_op(&mut self, host: &mut Host, now: Now, (holder, position): (NodeId, usize), ack: &PrepareAck) {
         let op = ack.op;
         let Some(address) = self.membership.address(holder) else { return };
@@ -249,7 +256,7 @@ impl OrderedPartition<TwoPhase> {
         let is_new = lead.wanted().len() < OPEN_OPS_MAX && lead.want(op, holder);
         let is_new_ack = lead.keep_ack(op, position, ack.contended);
         if is_new || is_new_ack {
-            // The client's own copy may still arrive: fetch at the next sweep, not now.
+            // The client's own datagram may still arrive, so fetch at the next sweep and not now.
             host.arm_sweep(now);
         } else {
             host.outbox.send(address, |out| fetch.encode(out));
@@ -274,12 +281,12 @@ impl OrderedPartition<TwoPhase> {
         let state = self.locks.op(op).expect("as before");
         if !state.is_decided {
             let key = state.stored.stored_key();
-            // For a transaction any of its keys will do.
+            // For a transaction, any of its keys leads to the op.
             self.decide_key(host, now, &key);
         }
     }
 
-    /// A member asks for the prepare of an op.
+    /// Another member asks for the prepare of an op.
     pub(crate) fn on_fetch_op(&mut self, host: &mut Host, op: OpId, to: NodeId) {
         let (Some(state), Some(address)) = (self.locks.op(op), self.membership.address(to)) else { return };
         self.resend(host, state.stored.datagram(), address);

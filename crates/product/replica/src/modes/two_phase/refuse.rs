@@ -1,5 +1,5 @@
-//! A full disk (docs/FAULTS.md row 9): a member that cannot store an op refuses it, and the primary
-//! decides the refusal.
+//! Refusals because of a full disk (docs/FAULTS.md row 9): a member that cannot store an op refuses
+//! it, and the primary decides the refusal.
 //!
 //! ```text
 //! client   primary   full member                    client   full primary   member
@@ -10,24 +10,24 @@
 //!   │◀DiskFull─│◀──Acks───│ (progress)                  │◀DiskFull─│◀──Acks───│ (progress)
 //! ```
 //!
-//! A large value may find no room although there was some when its op came. The member then refuses
-//! the op in the same way. A report to the client that sends the value does not end the put,
-//! because other members may have the value and the op.
+//! A large value may find no room although there was room when its op arrived. The member then
+//! refuses the op in the same way. A report to the client that sends the value does not end the
+//! put, because other members may have the value and the op.
 //!
-//! Decisions need space too, so the driver sets some aside, and while it lasts also takes in
-//! deletes. Gets need none.
+//! Decisions need space, too, so the driver reserves some; while the reserve lasts, deletes are
+//! also accepted. Gets need none.
 //!
-//! Updates of object names with stamps older than the epoch admits are refused in the same way
-//! (P8). No member logs them: whoever finds one open when an epoch begins cannot know whether it
-//! was executed.
+//! Updates of object names whose stamps are older than the epoch allows are refused in the same way
+//! (P8). No member logs them: if one were found open at the start of an epoch, nobody could know
+//! whether it was executed.
 //!
 //! Why a client can rely on "disk full":
 //! * The refusal is a decision in the sequence. It is contended, so every member has synced it
-//!   before the client hears of it. A member that holds the prepare drops it, whoever is the
-//!   primary then.
+//!   before the client receives it. A member that holds the prepare drops it, whichever node is the
+//!   primary by then.
 //! * An op that was open when the primary's epoch began may have been executed and answered already
 //!   (R3). Refusals do not count for it: the primary resends it until the member can store it. An
-//!   op that the primary itself lacks was never decided, because this node, a member, would have
+//!   op that the primary itself lacks was never decided, because this node, as a member, would have
 //!   had to sync it (R1).
 
 use super::TwoPhase;
@@ -41,11 +41,12 @@ use nicekv_proto::replication::PrepareAck;
 use nicekv_proto::{Now, OpId, Status, Update};
 
 impl OrderedPartition<TwoPhase> {
-    /// Whether an update that this member does not hold is refused because of a full disk or an old
-    /// stamp.
+    /// Refuses an update that this member does not hold, if the disk is full or the stamp is too
+    /// old. Returns whether it did.
     pub(crate) fn refuses(&mut self, host: &mut Host, now: Now, update: &Update<'_>, source: Source) -> bool {
         let is_full = !host.disk_space.admits(&update.operation) || host.has_no_room_for(update);
-        // An op that a member passes on may have been open when the epoch began.
+        // The stamp of an op that a member passes on is not checked, because the op may have been
+        // open when the epoch began.
         let is_stale = matches!(source, Source::Client(_)) && self.is_stale(update);
         if !is_full && !is_stale {
             return false;
@@ -64,8 +65,8 @@ impl OrderedPartition<TwoPhase> {
         true
     }
 
-    /// Primary: refuses an op without logging its prepare. Until it may decide it does not reply,
-    /// and clients retry.
+    /// Primary: decides to refuse an op without logging its prepare. While it may not decide it
+    /// does not reply, and clients retry.
     fn decide_unlogged(
         &mut self,
         host: &mut Host,
@@ -88,8 +89,8 @@ impl OrderedPartition<TwoPhase> {
         self.publish(host, now, update.op, true, Verdict::unchanged(status, None));
     }
 
-    /// Primary: whether a refusal of this op must not count. The refusing member is not silent, so
-    /// it is not accused.
+    /// Primary: whether a refusal of this op must be ignored. If so, the member is still not
+    /// accused, because it is not silent.
     pub(crate) fn is_refusal_void(&mut self, op: OpId) -> bool {
         let is_ready = self.lead.as_ref().is_some_and(Lead::is_ready);
         let is_held_for_recovered = self.mode.makings.is_held_for(op, |target| self.is_recovered(target));

@@ -1,4 +1,4 @@
-//! The primary sends its decisions, and releases what every member has synced (R2).
+//! The primary sends its decisions, and releases those that every member has synced (R2).
 
 use super::TwoPhase;
 use crate::Host;
@@ -30,8 +30,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: releases what every member of the epoch has synced, and tells members that wait for
-    /// it.
+    /// Primary: releases what every member of the epoch has synced, and notifies the members that
+    /// wait for it.
     pub(crate) fn advance_release(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = &self.lead else { return };
         if !lead.is_ready() || !self.membership.activated {
@@ -62,7 +62,8 @@ impl OrderedPartition<TwoPhase> {
         if self.is_primary() {
             self.advance_release(host, now);
         } else if index > self.sequence.released() {
-            // Recovery is complete when all members have the decisions from before the epoch.
+            // Recovery is complete only when all members have synced the decisions from before the
+            // epoch, so report those at once.
             let is_of_recovery = self.sequence.base().is_none_or(|base| index <= base);
             let is_waited_for = self.sequence.is_contended(index) || self.membership.sealed || is_of_recovery;
             let delay = if is_waited_for { 0 } else { host.config.timing.progress_delay.as_nanos() as u64 };
@@ -70,7 +71,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Primary: sends a member the decisions after `logged`, and in any case the watermark.
+    /// Primary: sends a member the decisions after `logged`. The watermark is sent even if there
+    /// are none.
     pub(crate) fn catch_up(&mut self, host: &mut Host, now: Now, position: usize, logged: u64) {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
         lead.note_served(now, position);
@@ -88,7 +90,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// A member sends the primary decisions that it lacks.
+    /// The primary asks this member for decisions that it lacks.
     pub(crate) fn on_fetch_decisions(&mut self, host: &mut Host, to: NodeId, after: u64) {
         let Some(address) = self.membership.address(to) else { return };
         let watermark = self.watermark();
@@ -98,8 +100,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// A member that has every decision and still holds these ops holds ops whose outcome is
-    /// forgotten.
+    /// A member reports ops that it still holds although it has every decision: the outcomes of
+    /// these ops are forgotten. Decides them as expired.
     pub(crate) fn release_expired(
         &mut self,
         host: &mut Host,
@@ -114,8 +116,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// A member has every decision, and holds an op whose outcome is forgotten: decides it as
-    /// expired, so that the member drops it (R10, R15).
+    /// Decides as expired an op that a member holds although it has every decision, so that the
+    /// member drops it (R10, R15). The op's outcome is forgotten.
     pub(crate) fn decide_expired(&mut self, host: &mut Host, now: Now, op: OpId) {
         if !self.may_decide() || self.locks.holds(op) || self.clients.lookup(op) == Lookup::New {
             return;

@@ -1,5 +1,5 @@
-//! Silence: lost messages are sent again, members report old ops that they hold, and silent members
-//! are accused (R15).
+//! Handles silence: lost messages are sent again, members report old ops that they hold, and silent
+//! members are accused (R15).
 
 use super::TwoPhase;
 use crate::modes::ordered::OrderedPartition;
@@ -12,7 +12,7 @@ use nicekv_proto::recovery::{Fetch, Wanted};
 use nicekv_proto::{NodeId, Now, OpId};
 
 impl OrderedPartition<TwoPhase> {
-    /// Retries what is overdue. Whether there is anything to look at again later.
+    /// Retries what is overdue. Returns whether another sweep is needed later.
     pub(crate) fn sweep(&mut self, host: &mut Host, now: Now) -> bool {
         let is_work_left = self.look_over(host, now);
         self.sweep_repairs(host, now) || is_work_left
@@ -72,7 +72,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Undecided ops whose timeout has passed, oldest first. Counts a try for each.
+    /// Undecided ops whose timeout has passed, oldest first. Counts one more try for each.
     fn overdue_ops(&mut self, host: &Host, now: Now) -> Vec<OpId> {
         let timeout_ns = host.config.timing.resend.as_nanos() as u64;
         self.locks.take_overdue(now, timeout_ns, SWEPT_OPS_MAX)
@@ -94,7 +94,7 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Resends decisions that members have not acknowledged.
+    /// Resends decisions to members that have not acknowledged them.
     fn serve_laggards(&mut self, host: &mut Host, now: Now) {
         let contended = self.sequence.unreleased().rev().find(|decided| decided.contended);
         let contended_through = contended.map_or(0, |decided| decided.index);
@@ -139,8 +139,8 @@ impl OrderedPartition<TwoPhase> {
         }
     }
 
-    /// Whether the primary needs a progress report of this member: to release an op, or for the
-    /// last decision of a sealed partition (R17).
+    /// Whether this member waits for the primary to release something, so that the primary needs
+    /// its progress report: to release an op, or to find a sealed partition drained (R17).
     fn awaits_release(&self) -> bool {
         self.locks.has_unreleased() || (self.membership.sealed && self.sequence.unreleased().len() > 0)
     }

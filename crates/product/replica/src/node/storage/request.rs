@@ -1,4 +1,4 @@
-//! What a node asks of its disk, and what that answers.
+//! A node's requests to its disk, and their completions.
 
 use alloc::vec::Vec;
 use nicekv_proto::bytes::Reader;
@@ -6,20 +6,23 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::recovery::read_keyed_entry;
 use nicekv_proto::{OpId, PartitionId};
 
-/// A request to the log or the engine. The driver executes requests strictly in order; what a request makes visible to later ones is
-/// visible at once, only [`StorageRequest::Sync`] makes the log durable.
+/// A request to the log or the engine. The driver executes requests strictly in order, and later
+/// requests see the effects of earlier ones at once. Only [`StorageRequest::Sync`] makes the log
+/// durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageRequest<'a> {
-    /// Append this record to the log. Records are counted from 1 over the life of the core, replayed ones included.
+    /// Append this record to the log. Records are numbered from 1 over the life of the core,
+    /// including replayed ones.
     Append {
         /// The record.
         payload: &'a [u8],
     },
-    /// Make durable what has been appended so far; answered by [`StorageCompletion::Synced`]. May be merged with later ones.
+    /// Make all records appended so far durable; answered by [`StorageCompletion::Synced`]. May be
+    /// merged with later syncs.
     Sync,
     /// Read an entry; answered by [`StorageCompletion::Read`], in the order of the reads.
     Read {
-        /// To be returned.
+        /// Token to return with the completion.
         token: u64,
         /// The partition.
         partition: PartitionId,
@@ -42,82 +45,90 @@ pub enum StorageRequest<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Remove every entry of a partition.
+    /// Remove all entries of a partition.
     Clear {
         /// The partition.
         partition: PartitionId,
     },
     /// Read entries in key order; answered by [`StorageCompletion::Scan`].
     Scan {
-        /// To be returned.
+        /// Token to return with the completion.
         token: u64,
         /// The partition.
         partition: PartitionId,
         /// Only keys after this one.
         after: Option<&'a [u8]>,
-        /// Stop when the entries together reach this size.
+        /// Stop when the entries together reach this size, in bytes.
         bytes_max: usize,
     },
-    /// Read the entries of these keys, in their order; answered by [`StorageCompletion::Scan`] of those that there are.
+    /// Read the entries of these keys, in this order; answered by [`StorageCompletion::Scan`] with
+    /// those that exist.
     Gather {
-        /// To be returned.
+        /// Token to return with the completion.
         token: u64,
         /// The partition.
         partition: PartitionId,
-        /// For [`gathered_keys`].
+        /// The keys, encoded; decode them with [`gathered_keys`].
         keys: &'a [u8],
-        /// Stop after the entry with which they reach this size, or after any; there is more if that was not the last key.
+        /// May stop after any entry, and stops after the one with which the entries reach this
+        /// size, in bytes. If that was not the last key, the completion says that there is more.
         bytes_max: usize,
     },
-    /// Make durable what was written to the engine so far, then forget the log's records before this one.
+    /// Make everything that was written to the engine so far durable, then drop the log's records
+    /// before this one.
     Trim {
         /// The first record that is still needed.
         before: u64,
     },
-    /// Large values are kept from now on: later processes are to be told so before they begin ([`crate::Replica::begin_values`]).
+    /// The disk will contain large values from now on. Later processes must learn that before they
+    /// begin ([`crate::Replica::begin_values`]).
     MarkValues,
-    /// Write a part of a large value; the first one reserves room for all of it. If there is none the rest is for nothing, and the end says so. Parts may overlap: their bytes
-    /// are the same then.
+    /// Write a part of a large value. The first part reserves room for the whole value; if there is
+    /// no room, further parts are ignored, and the completion of `EndValue` reports it. Parts may
+    /// overlap; their bytes are the same then.
     WriteValue {
-        /// Its name.
+        /// Name of the value.
         name: OpId,
-        /// How long it will be.
+        /// Length of the whole value in bytes.
         length: u32,
-        /// Where the part begins.
+        /// Offset of the part in the value.
         offset: u32,
         /// The part.
         bytes: &'a [u8],
     },
-    /// All of a large value has been written; answered by [`StorageCompletion::ValueEnded`]. A force makes it durable, before any record that was appended later.
+    /// All parts of a large value were written: check it. Answered by
+    /// [`StorageCompletion::ValueEnded`]. The next sync makes the value durable, before any record
+    /// that is appended later.
     EndValue {
-        /// Which, and what it must be.
+        /// The value's name, and the length and digest that it must have.
         reference: Reference,
     },
     /// Read a part of a large value; answered by [`StorageCompletion::ValueRead`].
     ReadValue {
-        /// To be returned.
+        /// Token to return with the completion.
         token: u64,
-        /// Its name.
+        /// Name of the value.
         name: OpId,
-        /// Where the part begins.
+        /// Offset of the part in the value.
         offset: u32,
-        /// How long it is.
+        /// Length of the part in bytes.
         bytes: usize,
     },
-    /// A large value is damaged, and is written anew from here on. It stays on the disk until another one that is whole is durable in its place: a process to come is to know that it
-    /// was there.
+    /// A large value is damaged, and later requests write it anew. Keep the damaged one on the disk
+    /// until a whole one is durable in its place: a later process must know that there was one
+    /// (L2).
     CondemnValue {
-        /// Its name.
+        /// Name of the value.
         name: OpId,
     },
-    /// Remove a large value, whether all of it was written or not.
+    /// Remove a large value, whether it is complete or not.
     RemoveValue {
-        /// Its name.
+        /// Name of the value.
         name: OpId,
     },
 }
 
-/// The end of a request. A failed disk is not reported here: the driver stops the process.
+/// The completion of a request. A failed disk is not reported here: the driver stops the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageCompletion<'a> {
     /// The log is durable up to and including this record.
@@ -125,64 +136,67 @@ pub enum StorageCompletion<'a> {
         /// Number of the record.
         through: u64,
     },
-    /// The entry, if there is one.
+    /// The entry, if the key has one.
     Read {
-        /// Of the request.
+        /// Token of the request.
         token: u64,
-        /// As stored.
+        /// The entry as stored.
         entry: Option<&'a [u8]>,
     },
-    /// The entry is there and damaged: what it says must not be believed. Takes the place of [`StorageCompletion::Read`].
+    /// The entry exists but is damaged, so its content must not be used. Takes the place of
+    /// [`StorageCompletion::Read`].
     ReadCorrupt {
-        /// Of the request.
+        /// Token of the request.
         token: u64,
     },
-    /// The entries of a scan, or those of chosen keys.
+    /// The entries of a [`StorageRequest::Scan`] or [`StorageRequest::Gather`].
     Scan {
-        /// Of the request.
+        /// Token of the request.
         token: u64,
-        /// A sequence of [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry).
+        /// A sequence of entries, each as
+        /// [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry) encodes it.
         entries: &'a [u8],
-        /// Keys, in order, whose entries are damaged and not among `entries`.
+        /// Keys, in order, whose entries are damaged and so not among `entries`.
         corrupt: &'a [Vec<u8>],
-        /// Whether later keys exist, or were chosen.
+        /// Whether later keys exist, or (of a gather) were requested.
         more: bool,
     },
-    /// A large value is here, or was not what it must be and is gone.
+    /// The result for a large value that was written. A value with wrong content is removed.
     ValueEnded {
-        /// Its name.
+        /// Name of the value.
         name: OpId,
-        /// What became of it.
+        /// Whether it is on disk now.
         end: ValueEnd,
     },
     /// A part of a large value.
     ValueRead {
-        /// Of the request.
+        /// Token of the request.
         token: u64,
-        /// `None`: it is not here, has no such part, or is damaged.
+        /// `None`: the value is not on disk, has no such part, or is damaged.
         bytes: Option<&'a [u8]>,
-        /// It is here, and does not match its checksums.
+        /// Whether the value is on disk and does not match its checksums.
         is_damaged: bool,
     },
 }
 
-/// What became of a large value that was written.
+/// The result of writing a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueEnd {
-    /// It is here.
+    /// It is on disk, with the right content.
     Whole,
-    /// It is another one than it must be.
+    /// Its content does not match its reference.
     Wrong,
-    /// There was no room.
+    /// The disk had no room for it.
     NoRoom,
 }
 
-/// A page of the engine.
+/// A page of entries from the engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
-    /// A sequence of [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry).
+    /// A sequence of entries, each as [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry)
+    /// encodes it.
     pub entries: &'a [u8],
-    /// Keys, in order, whose entries are damaged and not among `entries`.
+    /// Keys, in order, whose entries are damaged and so not among `entries`.
     pub corrupt: &'a [Vec<u8>],
     /// Whether later keys exist.
     pub more: bool,
@@ -191,7 +205,7 @@ pub(crate) struct Page<'a> {
 /// The keys and encoded entries of a page, in order.
 ///
 /// # Panics
-/// If the bytes are not what an engine was given to store.
+/// If the bytes are not entries that an engine was given to store.
 pub fn stored_entries(entries: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut reader = Reader::new(entries);
     core::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Large values on the disk, and that entries and ops speak of them.
+//! Requests about large values on the disk, and the uses of values by entries and ops.
 
 use super::{Queued, StorageQueue};
 use crate::node::storage::{Page, stored_entries};
@@ -6,11 +6,12 @@ use nicekv_proto::large::Reference;
 use nicekv_proto::recovery::Entry;
 use nicekv_proto::{OpId, PartitionId};
 
-/// Of a large value, what is written by one request at most.
+/// Most bytes of a large value that one request writes.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
 impl StorageQueue {
-    /// The entry of a key speaks of this from now on. Before the first one it is noted on the disk that there are such.
+    /// The entry of a key was written: it names this value, or none. Before the first large value,
+    /// a mark on the disk says that there will be some.
     pub(super) fn note_value(&mut self, partition: PartitionId, key: &[u8], reference: Option<Reference>) {
         if reference.is_some() {
             self.mark_values();
@@ -18,7 +19,8 @@ impl StorageQueue {
         self.values.note(partition, key, reference);
     }
 
-    /// The scrub has read a page. An entry of it that could not be read when the pass after a restart came by speaks of what nobody else knows of.
+    /// The scrub has read a page. Takes in its entries that name large values, because some may
+    /// have been unreadable when the pass after a restart came by.
     pub(crate) fn find_values(&mut self, partition: PartitionId, page: Page<'_>) {
         for (key, entry) in stored_entries(page.entries) {
             if let Some(reference) = Entry::reference_of(entry)
@@ -46,7 +48,8 @@ impl StorageQueue {
         self.queue.push_back(Queued::WriteValue { name, length, offset, bytes });
     }
 
-    /// Adds to the last request, if that writes what is just before: chunks come as trains, and a write costs more than what is in one.
+    /// Extends the last request if this part follows directly. Chunks arrive in GRO batches, and a
+    /// write has a high fixed cost compared with the bytes of one chunk.
     fn continue_write(&mut self, of: OpId, from: u32, more: &[u8]) -> bool {
         let Some(Queued::WriteValue { name, offset, bytes, .. }) = self.queue.back_mut() else {
             return false;
@@ -60,19 +63,20 @@ impl StorageQueue {
         true
     }
 
-    /// All of a large value was written.
+    /// All parts of a large value were written: the disk checks it.
     pub(crate) fn end_value(&mut self, reference: Reference) {
         self.queue.push_back(Queued::EndValue { reference });
     }
 
-    /// Reads a part of a large value; returns the token of its completion.
+    /// Requests a part of a large value; returns the token of the completion.
     pub(crate) fn read_value(&mut self, name: OpId, offset: u32, bytes: usize) -> u64 {
         let token = self.token();
         self.queue.push_back(Queued::ReadValue { token, name, offset, bytes });
         token
     }
 
-    /// A large value is damaged: it is not here any more, but stays on the disk until it has been fetched.
+    /// A large value is damaged: it counts as missing, but stays on the disk until it has been
+    /// fetched.
     pub(crate) fn condemn_value(&mut self, name: OpId) {
         self.values.lose(name);
         self.queue.push_back(Queued::CondemnValue { name });
@@ -83,38 +87,40 @@ impl StorageQueue {
         self.queue.push_back(Queued::RemoveValue { name });
     }
 
-    /// Whether a large value is here, whole.
+    /// Whether a large value is on disk and whole.
     pub(crate) fn holds_value(&self, name: OpId) -> bool {
         self.values.holds(name)
     }
 
-    /// An op is open that stores a large value, until [`Self::let_go_value`].
+    /// An op that stores a large value is open, and so uses it until [`Self::let_go_value`].
     pub(crate) fn keep_value(&mut self, reference: Reference, partition: PartitionId) {
         self.mark_values();
         self.values.take_up(reference, partition);
     }
 
-    /// An op that stores a large value is open no more.
+    /// An op that stores a large value is no longer open.
     pub(crate) fn let_go_value(&mut self, name: OpId, partition: PartitionId) {
         self.values.let_go(name, partition);
     }
 
-    /// The remembered result of an op names a large value, until [`Self::unpin_value`]: somebody may be reading it, though its key has another one.
+    /// The remembered result of an op names a large value, and so keeps it until
+    /// [`Self::unpin_value`]. A client may be reading it although its key has another value by now.
     pub(crate) fn pin_value(&mut self, name: OpId) {
         self.values.pin(name);
     }
 
-    /// A result that names it is forgotten.
+    /// A result that names the value is forgotten.
     pub(crate) fn unpin_value(&mut self, name: OpId) {
         self.values.unpin(name);
     }
 
-    /// A member of this partition has a large value that an op will store.
+    /// A request that will be handled again needs a large value, which a member of this partition
+    /// has: the value counts as missing.
     pub(crate) fn want_value(&mut self, reference: Reference, partition: PartitionId) {
         self.values.want(reference, partition);
     }
 
-    /// Whether entries or ops of a partition speak of large values that are not here, or may.
+    /// Whether large values that entries or ops of a partition name are missing, or may be.
     pub(crate) fn lacks_values(&self, partition: PartitionId) -> bool {
         self.values.lacks(partition)
     }
@@ -133,7 +139,7 @@ mod tests {
         Reference { name, length: 1 << 20, checksum: 0 }
     }
 
-    /// What is asked for: which value, from where, how much.
+    /// The write requests: name, offset and bytes of each.
     fn written(queue: &mut StorageQueue) -> Vec<(u64, u32, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(request) = queue.poll() {

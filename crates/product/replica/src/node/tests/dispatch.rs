@@ -1,4 +1,4 @@
-//! Requests and messages: which ones reach which partition.
+//! Tests of which requests and messages reach which partition.
 
 use crate::node::tests::recorder::{
     CLIENT, EPOCH, INCARNATION, METADATA, Node, PARTITION, SWITCH, TERM, address, assign, member,
@@ -25,7 +25,7 @@ fn get(key: &[u8]) -> Get<'_> {
     Get { keyspace: KeyspaceId::DEFAULT, op: op(1), digest, reply_to: None, forwarded: None, key, padding: 0 }
 }
 
-/// A get of a client.
+/// A get from a client.
 pub(crate) fn some_get(out: &mut Vec<u8>) {
     get(b"k").encode(out);
 }
@@ -106,7 +106,7 @@ fn forwarded_get_is_accepted_from_a_member_of_the_epoch() {
     assert_eq!((node.told(), node.turned_away()), (vec![], (5, 1, 0)));
 }
 
-/// A message of every kind, in this epoch and of this sender.
+/// A message of every kind, of this epoch and from this sender.
 fn messages(epoch: Epoch, sender: NodeId) -> Vec<(Vec<u8>, &'static str)> {
     let partition = PARTITION;
     let mut all = Vec::new();
@@ -280,7 +280,7 @@ fn switch_that_hides_senders_passes_members_only() {
     assert_eq!(node.told(), Vec::<String>::new());
 }
 
-/// A bundle of a client.
+/// A bundle of these datagrams, as a client sends it.
 fn bundle(datagrams: &[Vec<u8>]) -> Vec<u8> {
     encoded(|out| {
         Bundle::encode_with(&datagrams[0], out, |out| {
@@ -302,7 +302,8 @@ fn bundle_delivers_its_requests_with_its_reply_address() {
     let mut bytes = bundle(&requests);
     node.receive(CLIENT, |out| out.extend_from_slice(&bytes));
     assert_eq!(node.told(), ["get k from 10.0.0.200", "update l from 10.0.0.200"]);
-    // Behind a switch that hides the client, its address is in the bundle's header alone.
+    // Behind a switch that hides the client, only the bundle's header contains the client's
+    // address.
     stamp_reply_to(&mut bytes, CLIENT);
     node.receive(SWITCH, |out| out.extend_from_slice(&bytes));
     assert_eq!(node.told().len(), 2);

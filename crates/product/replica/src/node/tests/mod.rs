@@ -1,5 +1,5 @@
-//! What a node does in every mode, shown with a partition that records its calls: which requests
-//! and messages are let through, which completion goes where, and which datagram carries what.
+//! Tests of what a node does in every mode, with a partition that records its calls: which requests
+//! and messages are accepted, which partition gets a completion, and what datagrams contain.
 
 mod dispatch;
 mod outbox;

@@ -1,4 +1,4 @@
-//! What each datagram carries, and the order of datagrams.
+//! Tests of what datagrams contain, and of their order.
 
 use crate::node::membership::Membership;
 use crate::node::outbox::Outbox;
@@ -11,7 +11,7 @@ use nicekv_proto::replication::{
 use nicekv_proto::{ClientId, Datagram, Form, OpId, PartitionId, Reply, Status};
 use std::net::SocketAddrV4;
 
-/// The destination and contents of each datagram, after a partition has done this.
+/// Lets a partition act on the outbox. Returns the destination and contents of each datagram.
 fn sent(node: &mut Node, act: impl FnOnce(&mut Outbox) + 'static) -> Vec<String> {
     node.act(|host, _| act(&mut host.outbox));
     node.sent().iter().map(|(to, bytes)| words(*to, bytes)).collect()
@@ -108,8 +108,8 @@ fn acks_to_one_primary_share_a_datagram_while_they_fit() {
         (0..ACKS_MAX as u64 - 2).for_each(|sequence| outbox.ack_prepare(address(2), ack(sequence)));
         outbox.ack_progress(address(2), progress(4, 1, true));
         outbox.ack_progress(address(3), progress(4, 2, false));
-        // A later report of a partition replaces the earlier one, whose gap remains; those of other
-        // partitions stay.
+        // A later report of a partition replaces its earlier one, but keeps that one's gap. Reports
+        // of other partitions stay.
         outbox.ack_progress(address(2), progress(4, 3, false));
         outbox.ack_progress(address(2), progress(5, 4, false));
         outbox.ack_prepare(address(2), ack(1_000));
@@ -142,7 +142,8 @@ fn decisions_for_the_same_members_share_a_datagram_in_order() {
         decided,
         ["11: decisions [1, 7], watermarks [(4, 4), (5, 2)]", "12: decisions [], watermarks [(6, 3)]"]
     );
-    // The second does not fit behind the first, the third would; it must not overtake the second.
+    // The second decision does not fit behind the first. The third would, but must not overtake the
+    // second.
     let decided = sent(&mut node, move |outbox| {
         let large = vec![b'v'; 900];
         for (index, value) in [(1, &large[..]), (2, &large), (3, b"v")] {
@@ -159,7 +160,7 @@ fn decisions_for_the_same_members_share_a_datagram_in_order() {
 fn datagram_is_filled_to_the_last_byte() {
     let fixed = DECISIONS_FIXED_BYTES + WATERMARK_BYTES + 2 * decision(4, 1, b"").bytes();
     let room = DATAGRAM_BYTES_MAX - fixed;
-    // A watermark of another partition takes room.
+    // The watermark of another partition takes additional room.
     for (second_bytes, second_partition, datagrams) in [
         (room - room / 2, 4, 1),
         (room - room / 2 + 1, 4, 2),

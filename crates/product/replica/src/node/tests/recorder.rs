@@ -1,4 +1,4 @@
-//! A partition that records its calls, and a node that hosts it.
+//! A partition that records its calls, and a node that hosts such partitions.
 
 use crate::{
     CopyChunk, CopyRequest, Host, Membership, Message, NodeConfig, Page, PartitionStatus, Replica, Request,
@@ -24,25 +24,25 @@ pub(crate) const SWITCH: SocketAddrV4 = address(50);
 pub(crate) const INCARNATION: u64 = 77;
 pub(crate) const TERM: Term = Term(3);
 pub(crate) const EPOCH: Epoch = Epoch(5);
-/// The partition of all keys.
+/// The partition that holds all keys.
 pub(crate) const PARTITION: PartitionId = PartitionId(4);
 
-/// An action of a partition.
+/// An action that a partition performs.
 pub(crate) type Act = Box<dyn FnOnce(&mut Host, Now)>;
 
-/// The calls of a partition, and its scripted behaviour.
+/// The recorded calls of a partition, and its scripted behaviour.
 #[derive(Default)]
 pub(crate) struct Book {
     told: Vec<String>,
-    /// Number of overdue values.
+    /// How many overdue values the partition claims to have.
     pub(crate) overdue: usize,
     pub(crate) wants_scrub: bool,
-    /// It refuses to be scrubbed now.
+    /// Whether the partition refuses to be scrubbed at present.
     pub(crate) puts_off_scrub: bool,
     pub(crate) is_work_left: bool,
-    /// A part of a copy makes it ask for a sync.
+    /// Whether the partition requests a sync when it gets a part of a copy.
     pub(crate) syncs_copies: bool,
-    /// Whether the node had a lease when it was assigned an epoch.
+    /// Whether the node had a lease when the partition was last assigned an epoch.
     pub(crate) has_lease: bool,
 }
 
@@ -53,17 +53,17 @@ thread_local! {
     static IS_RECORDING: Cell<bool> = Cell::default();
 }
 
-/// Whether partitions of this test are recorders.
+/// Whether the partitions of this test are recorders.
 pub(crate) fn is_recording() -> bool {
     IS_RECORDING.get()
 }
 
-/// The calls of a partition of this test.
+/// Accesses the book of a partition of this test.
 pub(crate) fn book<T>(partition: PartitionId, with: impl FnOnce(&mut Book) -> T) -> T {
     BOOKS.with_borrow_mut(|books| with(books.entry(partition).or_default()))
 }
 
-/// Records its calls.
+/// A partition that records its calls.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     replication: Replication,
@@ -269,7 +269,7 @@ impl Node {
         Self { core, now: Now { boot_ns: 10_000_000_000, unix_ms: 1_000_000 } }
     }
 
-    /// A member of the epoch of [`PARTITION`], with nodes 2 and 3.
+    /// A node that is in an epoch of [`PARTITION`] with nodes 2 and 3.
     pub(crate) fn member() -> Self {
         let mut node = Self::started(quiet());
         node.receive(METADATA, |out| assign(PARTITION, MatchRange::ALL).encode(out));
@@ -284,32 +284,32 @@ impl Node {
         self.core.handle_batch_end(self.now);
     }
 
-    /// Has a partition do this, in answer to a request.
+    /// Makes a partition perform this action, when it handles a request.
     pub(crate) fn act(&mut self, act: impl FnOnce(&mut Host, Now) + 'static) {
         ACT.set(Some(Box::new(act)));
         self.receive(CLIENT, crate::node::tests::dispatch::some_get);
         self.told();
     }
 
-    /// All datagrams to be sent.
+    /// Takes all datagrams that the node sends.
     pub(crate) fn sent(&mut self) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let mut out = Vec::new();
         std::iter::from_fn(|| Some((self.core.poll_transmit(&mut out)?, out.clone()))).collect()
     }
 
-    /// The requests to the disk, in words.
+    /// Takes the requests to the disk, formatted as text.
     pub(crate) fn asked(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.core.poll_storage().map(|request| format!("{request:?}"))).collect()
     }
 
-    /// The calls of its partitions since the last time.
+    /// Takes the calls of the node's partitions that were recorded since the last time.
     pub(crate) fn told(&mut self) -> Vec<String> {
         BOOKS.with_borrow_mut(|books| {
             books.values_mut().flat_map(|book| std::mem::take(&mut book.told)).collect()
         })
     }
 
-    /// Refused, malformed, dropped: since the start.
+    /// How many messages were refused, malformed, or dropped since the start.
     pub(crate) fn turned_away(&self) -> (u64, u64, u64) {
         let counters = self.core.status().counters;
         (counters.refused, counters.malformed, counters.dropped)
@@ -322,7 +322,7 @@ impl Node {
     }
 }
 
-/// Only heartbeats happen by themselves.
+/// With this timing nothing happens by itself except heartbeats.
 pub(crate) fn quiet() -> Timing {
     let zero = std::time::Duration::ZERO;
     Timing {
@@ -343,7 +343,7 @@ pub(crate) fn member(node: u16) -> Member {
     }
 }
 
-/// Nodes 1, 2 and 3 hold this range; the second leads.
+/// An epoch in which nodes 1, 2 and 3 hold this range, and node 2 leads.
 pub(crate) fn assign(partition: PartitionId, range: MatchRange) -> Assign {
     Assign {
         term: TERM,

@@ -1,4 +1,4 @@
-//! Passes of the scrub: when they begin, what they read, and what follows.
+//! Tests of the scrub: when a pass begins, what it reads, and what its partitions receive.
 
 use crate::node::tests::recorder::{METADATA, Node, PARTITION, assign, book, quiet};
 use crate::{StorageCompletion, Timing};
@@ -9,7 +9,7 @@ use nicekv_proto::{Duration, Epoch, MatchRange, PartitionId};
 const INTERVAL: Duration = Duration::from_secs(60);
 const HEARTBEAT_NS: u64 = 40_000_000;
 
-/// A node of two partitions that reads 25 pages of 8,000 bytes a second.
+/// A node with two partitions, whose scrub reads 25 pages of 8,000 bytes per second.
 fn node() -> Node {
     let mut node =
         Node::started(Timing { scrub_interval: INTERVAL, scrub_bytes_per_second: 200_000, ..quiet() });
@@ -50,7 +50,7 @@ fn pass_reads_every_partition_page_by_page_and_then_waits() {
     assert_eq!(heartbeat(&mut node), [""; 0], "one page at a time");
     complete(&mut node, 1, &page(&["a", "b"]), &[b"c".to_vec()], true);
     assert_eq!(node.told(), ["scrub begins", "scrubbed after None, 20 bytes, written since []"]);
-    assert_eq!(heartbeat(&mut node), scan(2, 4, Some("c")), "a damaged key is a key that was read");
+    assert_eq!(heartbeat(&mut node), scan(2, 4, Some("c")), "a damaged key counts as read");
     complete(&mut node, 2, &page(&["d"]), &[b"c".to_vec()], false);
     assert_eq!(node.told(), ["scrubbed after Some(\"c\"), 10 bytes, written since []"]);
     assert_eq!(heartbeat(&mut node), scan(3, 6, None));
@@ -58,7 +58,7 @@ fn pass_reads_every_partition_page_by_page_and_then_waits() {
     assert_eq!(node.told(), ["scrub begins", "scrubbed after None, 10 bytes, written since []"]);
     assert_eq!((heartbeat(&mut node), node.core.status().counters.scrubs), (vec![], 1));
     assert_eq!(node.core.status().counters.scrubbed, 4);
-    // The next one begins an interval after the start of this one.
+    // The next pass begins one interval after the start of this one.
     node.now.boot_ns = began + INTERVAL.as_nanos() as u64 - HEARTBEAT_NS - 1;
     assert_eq!(heartbeat(&mut node), [""; 0]);
     assert_eq!(heartbeat(&mut node), scan(4, 4, None));

@@ -1,4 +1,4 @@
-//! Heartbeats, the lease, probes, and deadlines.
+//! Tests of heartbeats, the lease, probes, and deadlines.
 
 use crate::node::tests::recorder::{
     EPOCH, INCARNATION, METADATA, Node, PARTITION, TERM, assign, book, quiet,
@@ -93,7 +93,7 @@ fn sweep_comes_on_time_and_repeats_while_work_is_left() {
 
 #[test]
 fn overdue_values_go_at_a_bounded_rate_in_every_partition() {
-    // 81 a second are 3.24 at a heartbeat of 40 ms, so four.
+    // 81 per second are 3.24 per heartbeat of 40 ms, which is rounded up to 4.
     let mut node = Node::started(Timing { expiry_deletes_per_second: 81, ..quiet() });
     let partitions = [1, 2, 3].map(PartitionId);
     for id in partitions {
@@ -111,7 +111,7 @@ fn overdue_values_go_at_a_bounded_rate_in_every_partition() {
         node.now.boot_ns += 40_000_000;
     }
     assert_eq!(turns, [2; 3]);
-    // What the first partition does not use is left to the next.
+    // Deletes that the first partition does not need are left for the next ones.
     for id in partitions {
         book(id, |book| book.overdue = 1);
     }

@@ -1,4 +1,4 @@
-//! Requests to the disk, and their completions.
+//! Tests of requests to the disk and their completions.
 
 use crate::StorageCompletion;
 use crate::node::tests::recorder::{METADATA, Node, PARTITION, assign, quiet};
@@ -47,7 +47,8 @@ fn read_completes_with_its_token() {
         ]
     );
     node.core.handle_storage(node.now, StorageCompletion::Read { token: 1, entry: Some(b"e") });
-    // The requests that follow from a completion are a batch of their own: their sync goes at once.
+    // Requests that result from a completion form a batch of their own, so their sync is requested
+    // at once.
     assert_eq!(node.asked(), ["Sync"]);
     node.core.handle_storage(node.now, StorageCompletion::ReadCorrupt { token: 2 });
     node.core.handle_storage(

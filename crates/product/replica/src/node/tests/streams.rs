@@ -1,4 +1,4 @@
-//! Frames of a copy: which ones are accepted.
+//! Tests of which frames of a copy are accepted.
 
 use crate::StreamPeer;
 use crate::node::tests::recorder::{EPOCH, METADATA, Node, PARTITION, address, assign};

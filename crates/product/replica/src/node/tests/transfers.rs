@@ -1,4 +1,4 @@
-//! Invalid and malicious messages about large values are counted, and hold no memory.
+//! Tests that invalid and malicious messages about large values are counted, and take no memory.
 
 use crate::large::TRANSFERS_MAX;
 use crate::node::tests::recorder::{CLIENT, Node, PARTITION, address, assign};
@@ -11,14 +11,14 @@ use nicekv_proto::{ClientId, Datagram, KeyDigest, KeyspaceId, MatchRange, NodeId
 use std::net::SocketAddrV4;
 use std::ops::Range;
 
-/// Four chunks, the last one of 776 bytes.
+/// A value of four chunks, the last one of 776 bytes.
 const VALUE: Reference = value(2, 7);
 
 const fn value(sequence: u64, checksum: u64) -> Reference {
     Reference { name: OpId { client: ClientId(1), sequence }, length: 5_000, checksum: checksum as _ }
 }
 
-/// A client at this address begins to put a large value.
+/// A client at this address announces a large value.
 fn begin(node: &mut Node, reference: Reference, from: SocketAddrV4) {
     node.act(move |host, now| {
         let membership = Membership::of(&assign(PARTITION, MatchRange::ALL), NodeId(1));
@@ -35,7 +35,7 @@ fn take(node: &mut Node, from: SocketAddrV4, chunk: Chunk<'_>) {
     node.receive(from, |out| chunk.encode(out));
 }
 
-/// These chunks arrive.
+/// The chunks with these numbers arrive.
 fn send(node: &mut Node, numbers: Range<u32>) {
     for number in numbers {
         let bytes = &[1; CHUNK_BYTES][..if number == 3 { 776 } else { CHUNK_BYTES }];
@@ -43,7 +43,7 @@ fn send(node: &mut Node, numbers: Range<u32>) {
     }
 }
 
-/// The value is put, and on disk.
+/// A client puts the value, and the disk completes it.
 fn put(node: &mut Node) {
     begin(node, VALUE, CLIENT);
     send(node, 0..4);
@@ -53,7 +53,7 @@ fn put(node: &mut Node) {
     node.sent();
 }
 
-/// Its reports of transfers.
+/// Takes the transfer reports that the node sends.
 fn reports(node: &mut Node) -> Vec<(SocketAddrV4, TransferReport)> {
     let sent = node.sent();
     let report = |(to, bytes): (SocketAddrV4, Vec<u8>)| match Datagram::decode(&bytes) {
@@ -83,7 +83,7 @@ fn chunks_without_a_transfer_change_nothing() {
     let mut node = Node::member();
     let whole = [1; CHUNK_BYTES];
     take(&mut node, CLIENT, chunk(0, RECEIVERS_ALL, &whole));
-    assert_eq!(node.turned_away(), (0, 0, 1), "no transfer has begun");
+    assert_eq!(node.turned_away(), (0, 0, 1), "chunks without a transfer are dropped");
     begin(&mut node, VALUE, CLIENT);
     for mask in [0, receiver_bit(NodeId(2)), !receiver_bit(NodeId(1))] {
         take(&mut node, CLIENT, chunk(0, mask, &whole));
@@ -102,19 +102,19 @@ fn first_content_of_a_name_stands() {
     begin(&mut node, value(2, 8), address(201));
     assert_eq!(node.turned_away(), (0, 1, 0));
     send(&mut node, 1..4);
-    let ended = node.asked().pop().expect("it is whole");
+    let ended = node.asked().pop().expect("the value is complete");
     assert!(ended.starts_with("EndValue") && ended.contains("checksum: 7"), "{ended}");
 }
 
-/// A transfer holds little memory, because its parts are on disk. Beyond the bound nothing is
-/// remembered.
+/// A transfer takes little memory, because its chunks are on disk. Transfers beyond the bound take
+/// none.
 #[test]
 fn abandoned_transfers_are_bounded_and_gone_after_five_seconds() {
     let mut node = Node::member();
     for sequence in 0..100_000 {
         begin(&mut node, value(sequence, 7), CLIENT);
         if sequence == 99_999 {
-            let (to, last) = reports(&mut node).pop().expect("it is told");
+            let (to, last) = reports(&mut node).pop().expect("the client gets a report");
             assert_eq!((to, last.op.sequence, last.status), (CLIENT, sequence, Status::Busy));
         }
         node.sent();
@@ -130,8 +130,8 @@ fn abandoned_transfers_are_bounded_and_gone_after_five_seconds() {
     assert_eq!(node.core.status().values.chunks, 1, "there is room again");
 }
 
-/// A request for a value that is not here gets an answer shorter than itself; one for parts that no
-/// value has is counted.
+/// A read of a value that is not on disk is answered by a datagram shorter than the request. A read
+/// of chunks that no value can have counts as malformed.
 #[test]
 fn invalid_reads_get_shorter_answers() {
     let mut node = Node::member();
@@ -158,12 +158,12 @@ fn invalid_reads_get_shorter_answers() {
     let (asked, sent) = ask(&mut node, read(0, 1, ANY_REPLICA, 0));
     assert!(sent.len() == 1 && sent[0].1.len() <= asked, "{sent:?}");
     let (_, sent) = ask(&mut node, read(0, 1, NodeId(2), 0));
-    assert_eq!(sent, [], "another one is to answer");
+    assert_eq!(sent, [], "the request is for another replica");
     put(&mut node);
     let (asked, sent) = ask(&mut node, read(0, READ_CHUNKS_MAX, ANY_REPLICA, 0));
     assert!(
         sent.len() == 1 && sent[0].1.len() <= 3 * asked,
-        "a forged token gets the right one, to where it is asked from"
+        "a forged token is answered with the right one, to the request's source address"
     );
     assert_eq!(node.core.status().values.reads_refused, 1);
     assert_eq!(node.asked(), [""; 0], "nothing is read for it");

@@ -1,4 +1,4 @@
-//! Stored keys and requests are counted and reported.
+//! Tests that stored keys and requests are counted and reported.
 
 use crate::node::tests::dispatch::some_get;
 use crate::node::tests::recorder::{
@@ -14,10 +14,10 @@ use nicekv_proto::{ClientId, Datagram, Duration, Form, Get, KeyspaceId, MatchRan
 use std::collections::BTreeMap;
 
 const HEARTBEAT_NS: u64 = 40_000_000;
-/// In a second; 400 at a heartbeat.
+/// Bytes to count per second, that is, 400 at each heartbeat.
 const BYTES: u64 = 10_000;
 
-/// A node that leads [`PARTITION`], and its disk.
+/// A node that leads [`PARTITION`], and a model of its disk.
 struct Counted {
     node: Node,
     engine: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -37,12 +37,12 @@ impl Counted {
         Self { node, engine: BTreeMap::new(), corrupt: Vec::new(), scans: 0, told: Vec::new() }
     }
 
-    /// The partition stores a value, or a tombstone.
+    /// The partition writes a value, or a tombstone.
     fn write(&mut self, key: &str, value: Option<&'static [u8]>) {
         self.write_until(key, value, 0);
     }
 
-    /// The same, to expire at that time.
+    /// Like `write`, with an expiry time.
     fn write_until(&mut self, key: &str, value: Option<&'static [u8]>, expiry_ms: u64) {
         let key = key.as_bytes().to_vec();
         self.node.act(move |host, _| {
@@ -72,7 +72,7 @@ impl Counted {
         }
     }
 
-    /// The next report.
+    /// Runs the node until its next report; returns the usage of the keyspace.
     fn usage(&mut self) -> KeyspaceUsage {
         self.told.clear();
         while self.told.is_empty() {
@@ -82,7 +82,7 @@ impl Counted {
         usage
     }
 
-    /// The next report about a keyspace.
+    /// Runs the node until its next report; returns the usage of this keyspace, if reported.
     fn usage_of(&mut self, keyspace: KeyspaceId) -> Option<KeyspaceUsage> {
         self.told.clear();
         while self.told.is_empty() {
@@ -91,7 +91,7 @@ impl Counted {
         self.told[0].keyspaces.iter().find(|usage| usage.keyspace == keyspace).copied()
     }
 
-    /// Completes the requests to the disk.
+    /// Completes all requests to the disk.
     fn serve(&mut self) {
         loop {
             let (token, after, bytes_max) = match self.node.core.poll_storage() {
@@ -146,17 +146,21 @@ fn written_partitions_are_counted_again() {
     counted.write("key-00", None);
     counted.remove("key-01");
     let gets = counted.usage().gets;
-    assert_eq!(gets, 52, "each was set off by a get");
+    assert_eq!(gets, 52, "each write was triggered by a get");
     assert_eq!(counted.usage(), KeyspaceUsage { keys: 48, bytes: 48 * 10, gets, ..expected });
     let scans = counted.scans;
-    assert!(scans > 5, "some 2,500 bytes, 400 at a time");
+    assert!(scans > 5, "about 2,500 bytes, 400 at a time");
     counted.usage();
-    assert_eq!(counted.scans, scans, "nothing is read when nothing was written");
+    assert_eq!(counted.scans, scans, "nothing is read if nothing was written");
     counted.remove("key-02");
     counted.corrupt = vec![b"damaged".to_vec()];
     counted.usage();
     let usage = counted.usage();
-    assert_eq!((usage.keys, usage.bytes), (48, 47 * 10 + 7), "what is damaged can be got back");
+    assert_eq!(
+        (usage.keys, usage.bytes),
+        (48, 47 * 10 + 7),
+        "damaged keys count, because they can be repaired"
+    );
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn stale_count_reports_its_age() {
     for number in 0..1_500 {
         counted.write(&format!("key-{number:04}"), Some(b"four"));
     }
-    // Some 75,000 bytes, at 10,000 a second, while writes continue.
+    // About 75,000 bytes are counted at 10,000 per second while writes continue.
     let mut ages = Vec::new();
     for _ in 0..40 {
         counted.write("key-0000", Some(b"five"));
@@ -212,7 +216,7 @@ fn secondary_reports_gets_only() {
     assert_eq!(counted.usage().gets, before.gets + 1);
 }
 
-/// A get of a keyspace of which this node has no partition, as a switch sends it to a holder.
+/// A get that a switch sends to this node as a holder. The node has no partition of its keyspace.
 fn held_get(stamp: Stamp, out: &mut Vec<u8>) {
     let (key, op) = (&b"k"[..], OpId { client: ClientId::new(2, 2), sequence: 9 });
     let (keyspace, digest) = (HELD, key_digest(key));
@@ -244,9 +248,9 @@ fn usage_counts_gets_answered_from_copies() {
     for _ in 0..3 {
         counted.node.receive(CLIENT, |out| held_get(stamp, out));
     }
-    // There is no copy of another instance, and no answer counts as no get.
+    // There is no copy of this instance, and a get without an answer is not counted.
     counted.node.receive(CLIENT, |out| held_get(Stamp { instance: 6, seen: 1 }, out));
     assert_eq!(gets(&mut counted), Some((3, 0, 0)));
     counted.node.receive(owner, |out| HotDrop { keyspace: HELD, digest, instance: 5 }.encode(out));
-    assert_eq!(gets(&mut counted), None, "it has nothing to do with the keyspace any more");
+    assert_eq!(gets(&mut counted), None, "without copies the keyspace is not reported");
 }

@@ -1,4 +1,4 @@
-//! Large values that are named and not on disk: which members are asked.
+//! Tests of missing large values: which members are asked for them.
 
 use crate::node::tests::recorder::{EPOCH, METADATA, Node, PARTITION, address, assign, member, quiet};
 use crate::{LargePut, Membership, StorageCompletion, StreamPeer, ValueEnd};
@@ -11,7 +11,8 @@ const VALUE: Reference =
     Reference { name: OpId { client: ClientId(1), sequence: 2 }, length: 5_000, checksum: 7 };
 const BYTES: [u8; VALUE.length as usize] = [3; VALUE.length as usize];
 
-/// A member, with others of which the numbered ones join, whose entry names the value.
+/// Node 1 of four members, of which `joiners` are joining. One of its entries names a value that is
+/// not on its disk.
 fn lacking(joiners: &[u16]) -> Node {
     let mut node = Node::started(quiet());
     let state = |node| if joiners.contains(&node) { MemberState::Joining } else { MemberState::Consistent };
@@ -29,7 +30,7 @@ fn lacking(joiners: &[u16]) -> Node {
     node
 }
 
-/// The members that it asks for the value, from the first byte.
+/// The members that the node now asks for the value from its first byte on.
 fn asked(node: &mut Node) -> Vec<u8> {
     let sent: Vec<_> = std::iter::from_fn(|| node.core.poll_stream()).collect();
     let whom = sent.iter().map(|(peer, frame)| {
@@ -41,7 +42,7 @@ fn asked(node: &mut Node) -> Vec<u8> {
             offset: 0,
         };
         assert_eq!(CopyFrame::decode(frame), Ok(wanted));
-        let StreamPeer::Dialed(address) = peer else { panic!("it asks on its own streams") };
+        let StreamPeer::Dialed(address) = peer else { panic!("the node asks on streams that it has opened") };
         address.ip().octets()[3]
     });
     whom.collect()
@@ -70,7 +71,7 @@ fn full_members_are_asked_before_joiners() {
     assert_eq!(asked(&mut node), [3]);
     answer(&mut node, 3, b"");
     assert_eq!(asked(&mut node), [2]);
-    // No answer, as from a member that is gone.
+    // Member 3 does not answer, as if it were gone.
     wait(&mut node, 200);
     assert_eq!(asked(&mut node), [4]);
     answer(&mut node, 4, &BYTES);
@@ -89,7 +90,7 @@ fn only_full_member_keeps_asking_joiners() {
             assert_eq!(asked(&mut node), [joiner]);
             answer(&mut node, joiner, b"");
         }
-        assert_eq!(asked(&mut node), [0; 0], "the next heartbeat is to come");
+        assert_eq!(asked(&mut node), [0; 0], "nobody is asked before the next heartbeat");
     }
 }
 
@@ -106,8 +107,8 @@ fn wrong_value_is_fetched_again_from_another_member() {
     assert_eq!((asked(&mut node), node.core.status().values.fetched), (vec![], 1));
 }
 
-/// Until it is fetched it stays on disk: a later process would take an op that names it for one
-/// that was never synced (L2).
+/// The damaged value stays on disk until it is fetched. Otherwise a later process would treat an op
+/// that names it as never synced (L2).
 #[test]
 fn damaged_value_is_condemned_and_fetched() {
     let mut node = lacking(&[2, 4]);
@@ -125,15 +126,15 @@ fn damaged_value_is_condemned_and_fetched() {
     node.core.handle_storage(node.now, read);
     assert_eq!(node.asked(), [format!("CondemnValue {{ name: {:?} }}", VALUE.name)]);
     let peers: Vec<_> = std::iter::from_fn(|| node.core.poll_stream()).map(|(peer, _)| peer).collect();
-    assert_eq!(peers, [StreamPeer::Accepted(7)], "who asked is told that it is not here");
-    // By the rate of copies, not before.
+    assert_eq!(peers, [StreamPeer::Accepted(7)], "the member that asked is told that the value is missing");
+    // The fetch starts only when the copy rate allows it.
     wait(&mut node, 40);
     assert_eq!(asked(&mut node), [3]);
     assert_eq!(node.core.status().values.damaged, 1);
 }
 
-/// A client announces a value to a member of a quorum keyspace, or stores it by this request. The
-/// reports: whether it is complete, and how often it was requested.
+/// A client announces a value to a member of a quorum keyspace, or stores it by `request`. Returns
+/// how often the report says that it was requested; `None`: no report.
 fn put(node: &mut Node, request: Option<&'static [u8]>) -> Option<u32> {
     node.act(move |host, now| {
         let membership = Membership::of(&assign(PARTITION, MatchRange::ALL), NodeId(1));
@@ -154,11 +155,11 @@ fn value_may_arrive_before_its_request() {
     let mut node = Node::started(quiet());
     node.receive(METADATA, |out| assign(PARTITION, MatchRange::ALL).encode(out));
     assert_eq!(put(&mut node, None), Some(0));
-    assert_eq!(put(&mut node, None), Some(1), "who announces it again asks");
-    assert_eq!(put(&mut node, Some(b"a store")), None, "who stores it does not");
-    assert_eq!(put(&mut node, Some(b"a store")), Some(2), "but again");
+    assert_eq!(put(&mut node, None), Some(1), "announcing it again requests a report");
+    assert_eq!(put(&mut node, Some(b"a store")), None, "the first store requests none");
+    assert_eq!(put(&mut node, Some(b"a store")), Some(2), "the second store does");
     assert_eq!(put(&mut node, None), Some(3));
-    // The store is handled when the value is complete: this one is invalid.
+    // The store is handled when the value is complete. It is invalid here, so a counter changes.
     let before = node.turned_away();
     let ended = StorageCompletion::ValueEnded { name: VALUE.name, end: ValueEnd::Whole };
     node.core.handle_storage(node.now, ended);

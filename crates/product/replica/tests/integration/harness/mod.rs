@@ -1,4 +1,5 @@
-//! One node under test: its disk is a map, its clock stands still, and its datagrams are inspected.
+//! One node under test: its disk is a map, its clock advances only when the test says so, and the
+//! test inspects its datagrams.
 
 pub(crate) mod pair;
 pub(crate) mod reshaped;
@@ -26,7 +27,7 @@ pub(crate) const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0,
 pub(crate) const NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7400);
 pub(crate) const INCARNATION: u64 = 77;
 pub(crate) const LEASE_NS: u64 = 150_000_000;
-/// Stands for an entry that does not match its checksum.
+/// In the engine, stands for an entry that does not match its checksum.
 pub(crate) const DAMAGED: &[u8] = &[];
 
 pub(crate) struct Node {
@@ -35,21 +36,21 @@ pub(crate) struct Node {
     pub(crate) log: Vec<Vec<u8>>,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
-    /// Original members that a partition should have.
+    /// Number of original members of a partition (R).
     pub(crate) replicas: u8,
-    /// Of its keyspace.
+    /// Replication mode of the keyspace.
     pub(crate) replication: Replication,
-    /// Of its partition.
+    /// Range of match values of the partition.
     pub(crate) range: MatchRange,
-    /// The disk does not sync the log.
+    /// Whether the disk ignores requests to sync the log.
     pub(crate) syncs_nothing: bool,
-    /// Of the epochs that are assigned.
+    /// Oldest stamp allowed, as the assigned epochs name it.
     pub(crate) stamp_min: Round,
-    /// Pages read.
+    /// Number of pages that the engine has read.
     pub(crate) scans: usize,
 }
 
-/// A node's configuration with these periods; it counts nothing.
+/// A node's configuration with this timing; usage, sources and load are not counted.
 fn config(timing: Timing) -> NodeConfig {
     NodeConfig {
         node: NodeId(1),
@@ -72,7 +73,7 @@ impl Node {
         Self::started_with(Timing { scrub_interval: Duration::ZERO, ..Timing::default() })
     }
 
-    /// A node with these periods.
+    /// A node that has just started, with this timing.
     pub(crate) fn started_with(timing: Timing) -> Self {
         let now = Now { boot_ns: 1_000_000_000, unix_ms: 1_000_000 };
         Self {
@@ -90,7 +91,7 @@ impl Node {
         }
     }
 
-    /// A node that leads its partition and holds a lease.
+    /// A node that leads its partition and has a lease.
     pub(crate) fn serving() -> Self {
         let mut node = Self::started();
         node.grant_lease(Term(3));
@@ -104,17 +105,17 @@ impl Node {
         self.receive(METADATA, |out| reply.encode(out));
     }
 
-    /// The node as a full member.
+    /// The node under test as a full member.
     pub(crate) fn me() -> Member {
         Member { node: NodeId(1), state: MemberState::Consistent, role: MemberRole::Original, address: NODE }
     }
 
-    /// Assigns an epoch in which the node is alone; returns its answer.
+    /// Assigns an epoch of which the node is the only member; returns the datagrams that it sends.
     pub(crate) fn assign(&mut self, term: Term, epoch: Epoch) -> Vec<(SocketAddrV4, Vec<u8>)> {
         self.assign_with(term, epoch, &[])
     }
 
-    /// Assigns an epoch that the node leads, with others.
+    /// Assigns an epoch that the node leads, with these other members.
     pub(crate) fn assign_with(
         &mut self,
         term: Term,
@@ -124,7 +125,7 @@ impl Node {
         self.assign_under(term, epoch, NodeId(1), others)
     }
 
-    /// Assigns an epoch with this primary.
+    /// Assigns an epoch in which this node is the primary.
     pub(crate) fn assign_under(
         &mut self,
         term: Term,
@@ -135,7 +136,7 @@ impl Node {
         self.assign_members(term, epoch, primary, [&[Self::me()], others].concat())
     }
 
-    /// Assigns an epoch with these members.
+    /// Assigns an activated epoch with these members.
     pub(crate) fn assign_members(
         &mut self,
         term: Term,
@@ -146,7 +147,7 @@ impl Node {
         self.assign_as(true, term, epoch, primary, members)
     }
 
-    /// The same, activated or not.
+    /// Assigns an epoch with these members, activated or not.
     pub(crate) fn assign_as(
         &mut self,
         activated: bool,
@@ -191,7 +192,7 @@ impl Node {
         self.sent()
     }
 
-    /// A frame has arrived; returns the frames that the node sends.
+    /// A frame arrives; returns the frames that the node sends.
     pub(crate) fn receive_frame(&mut self, peer: StreamPeer, frame: &CopyFrame<'_>) -> Vec<Vec<u8>> {
         let mut bytes = Vec::new();
         frame.append(&mut bytes);
@@ -200,17 +201,17 @@ impl Node {
         self.frames()
     }
 
-    /// The frames that the node sends.
+    /// Takes the frames that the node sends.
     pub(crate) fn frames(&mut self) -> Vec<Vec<u8>> {
         core::iter::from_fn(|| self.core.poll_stream()).map(|(_, frame)| frame).collect()
     }
 
-    /// The process dies and another one starts, with this part of the log and an empty engine.
+    /// The process has died and another one starts, with this part of the log and an empty engine.
     pub(crate) fn restarted_with(log: &[Vec<u8>]) -> Self {
         Self::restarted_on(BTreeMap::new(), log)
     }
 
-    /// The process dies and another one starts, with what the engine holds and this part of the log.
+    /// The process has died and another one starts, with this engine and this part of the log.
     pub(crate) fn restarted_on(engine: BTreeMap<Vec<u8>, Vec<u8>>, log: &[Vec<u8>]) -> Self {
         let mut node = Self { engine, ..Self::started() };
         for record in log {
@@ -221,7 +222,7 @@ impl Node {
         node
     }
 
-    /// The datagrams to be sent.
+    /// Takes the datagrams that the node sends.
     pub(crate) fn sent(&mut self) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let (mut sent, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.core.poll_transmit(&mut out) {
@@ -230,12 +231,12 @@ impl Node {
         sent
     }
 
-    /// Changes of what may be shown since the last time.
+    /// Takes the changes of what may be shown since the last time.
     pub(crate) fn shifts(&mut self) -> Vec<ShiftKind> {
         core::iter::from_fn(|| self.core.poll_visibility()).map(|shift| shift.kind).collect()
     }
 
-    /// Time passes.
+    /// Advances the clock, and lets the node handle its deadlines.
     pub(crate) fn pass(&mut self, duration: Duration) {
         self.now.boot_ns += duration.as_nanos() as u64;
         self.core.handle_deadline(self.now);
@@ -299,7 +300,7 @@ impl Node {
                     let ended = StorageCompletion::ValueEnded { name: reference.name, end: ValueEnd::Whole };
                     self.core.handle_storage(self.now, ended);
                 }
-                other => unreachable!("of large values nothing else is wanted: {other:?}"),
+                other => unreachable!("no other request about large values is expected: {other:?}"),
             }
         }
     }
@@ -309,7 +310,7 @@ impl Node {
         OpId { client: ClientId::new(2, 2), sequence: self.sequence }
     }
 
-    /// The datagrams sent when a client asks for a transaction.
+    /// A client asks for a transaction; returns the datagrams that the node sends.
     pub(crate) fn transact(&mut self, op: OpId, steps: &[Step<'_>]) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let mut bytes = Vec::new();
         steps.iter().for_each(|step| step.append(&mut bytes));
@@ -317,7 +318,7 @@ impl Node {
         self.receive(CLIENT, |out| update.encode(out))
     }
 
-    /// The reply to a set, if there is one.
+    /// A client sets a key; returns the status of the reply, if there is one.
     pub(crate) fn set(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Option<Status> {
         let op = self.op();
         let update = update(op, key, Operation::Set { value, expiry });

@@ -1,4 +1,4 @@
-//! A node and another member of its partition, which the test plays.
+//! A node under test, and helpers that play the other member of its partition.
 
 use super::{CLIENT, Node, update};
 use nicekv_proto::control::{DiskSpace, Member, MemberRole, MemberState};
@@ -23,13 +23,13 @@ pub(crate) fn op(client: u64) -> OpId {
 
 pub(crate) type Sent = Vec<(SocketAddrV4, Vec<u8>)>;
 
-/// An increment of a key by a new client; the datagrams sent.
+/// A new client increments the key "n"; returns the datagrams that the node sends.
 pub(crate) fn increment(node: &mut Node, client: u64) -> Sent {
     let increment = update(op(client), b"n", Operation::Increment(1));
     node.receive(CLIENT, |out| increment.encode(out))
 }
 
-/// The acks of prepares among the datagrams.
+/// The acks of prepares among these datagrams.
 pub(crate) fn acks(sent: &Sent) -> Vec<PrepareAck> {
     let decoded = sent.iter().filter_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
         Datagram::Acks(acks) => Some(acks.prepares.iter().collect::<Vec<_>>()),
@@ -38,7 +38,7 @@ pub(crate) fn acks(sent: &Sent) -> Vec<PrepareAck> {
     decoded.flatten().collect()
 }
 
-/// Op, contention and result of the decisions among the datagrams.
+/// The decisions among these datagrams: op, whether contended, status, and integer of each.
 pub(crate) fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
     let mut decided = Vec::new();
     for (_, bytes) in sent {
@@ -50,7 +50,7 @@ pub(crate) fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
     decided
 }
 
-/// The other member has synced an op, contended there or not.
+/// The other member acknowledges an op, as contended or not.
 pub(crate) fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
@@ -58,12 +58,12 @@ pub(crate) fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> 
     node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }
 
-/// The other member, as the primary, has decided an increment, uncontended.
+/// The other member is the primary, and sends an uncontended decision of an increment.
 pub(crate) fn decide(node: &mut Node, epoch: u32, index: u64, op: OpId) -> Sent {
     decide_as(node, epoch, index, op, false)
 }
 
-/// The other member, as the primary, has decided an increment.
+/// The other member is the primary, and sends a decision of an increment.
 pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, contended: bool) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let decision = Decision {
@@ -96,8 +96,8 @@ pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, conte
     })
 }
 
-/// The other member, as the primary, tells where its epoch begins; all hold the decisions through
-/// there.
+/// The other member is the primary, and reports that its epoch begins after decision `base` and
+/// that all members hold the decisions up to there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
     let epoch = Epoch(epoch);
     let watermark = Watermark { partition: PARTITION, epoch, base, forced: base, recovered: true };
@@ -114,7 +114,7 @@ pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
     })
 }
 
-/// The other member has logged and synced the decisions through this one.
+/// The other member reports that it has logged and synced the decisions up to this one.
 pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let progress =
@@ -123,7 +123,7 @@ pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
     node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }
 
-/// The other member tells what it held when the epoch began.
+/// The other member reports what it held when the epoch began.
 pub(crate) fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<UndecidedOp>) -> Sent {
     let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(epoch));
     let (cursor, next, forced) = (0, 0, logged);
@@ -132,8 +132,8 @@ pub(crate) fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<U
     node.receive(OTHER_ADDRESS, |out| reply.encode(out))
 }
 
-/// The first record of a log that was trimmed through decision `through`; all of those were made in
-/// this epoch, and are released.
+/// The first record of a log that was trimmed up to decision `through`. All these decisions were
+/// made in epoch `origin`, and are released.
 pub(crate) fn position(through: u64, origin: u32) -> Vec<u8> {
     let mut record = PARTITION.0.to_be_bytes().to_vec();
     record.extend([9, 0]);
@@ -144,7 +144,7 @@ pub(crate) fn position(through: u64, origin: u32) -> Vec<u8> {
     record
 }
 
-/// A primary whose epoch 5 has begun without decisions.
+/// A primary that has begun epoch 5 without any decisions.
 pub(crate) fn primary() -> Node {
     let mut node = Node::started();
     node.grant_lease(Term(3));

@@ -1,5 +1,5 @@
-//! A node that is the only member of its partitions, which are split and merged. Its engine is kept
-//! by partition, and pages may come late.
+//! A node that is the only member of its partitions, which are split and merged. The test's engine
+//! has one map per partition, and may delay pages.
 
 use super::{CLIENT, DAMAGED, INCARNATION, LEASE_NS, METADATA, Node, answer, config, update};
 use nicekv_proto::chunk::Round;
@@ -29,15 +29,15 @@ pub(crate) struct Member {
     pub(crate) log: Vec<Vec<u8>>,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
-    /// The disk syncs nothing.
+    /// Whether the disk delays syncs of the log.
     pub(crate) holds_syncs: bool,
-    /// Pages are held back.
+    /// Whether the disk delays pages, in `pages`.
     pub(crate) holds_pages: bool,
     pub(crate) pages: VecDeque<(u64, Vec<u8>, Vec<Vec<u8>>)>,
-    /// So are single entries.
+    /// Whether the disk delays reads of single entries, in `reads`.
     pub(crate) holds_reads: bool,
     pub(crate) reads: VecDeque<(u64, Option<Vec<u8>>)>,
-    /// Records trimmed from the log.
+    /// How many records were trimmed from the log.
     pub(crate) trimmed: usize,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn reports(sent: &Sent) -> Vec<(PartitionId, ReportKind)> {
 }
 
 impl Member {
-    /// A process that finds this engine and log.
+    /// A process that starts with this engine and log.
     pub(crate) fn started(engine: Engine, log: Vec<Vec<u8>>) -> Self {
         let timing = Timing { scrub_interval: Duration::ZERO, copy_bytes_per_second: 0, ..Timing::default() };
         let mut member = Self {
@@ -128,7 +128,7 @@ impl Member {
         member
     }
 
-    /// A node whose partition has a value of each key.
+    /// A node whose partition has a value for each of `KEYS`.
     pub(crate) fn filled() -> Self {
         let mut member = Self::started(Engine::new(), Vec::new());
         member.assign(&epoch(PARENT, MatchRange::ALL, 5));
@@ -136,10 +136,11 @@ impl Member {
         member
     }
 
-    /// The process dies, and another one starts with the remains of engine and log.
+    /// The process dies, and another one starts with what is left of engine and log.
     pub(crate) fn restarted(self) -> Self {
         let log = self.log[self.trimmed..].to_vec();
-        // What was not synced is lost; only the log has it.
+        // The engine is synced when the log is trimmed. If it never was, all of the engine is lost,
+        // and the log restores it.
         let engine = if self.trimmed == 0 { Engine::new() } else { self.engine };
         Self { sequence: self.sequence, ..Self::started(engine, log) }
     }
@@ -202,7 +203,7 @@ impl Member {
                     self.bring_pages();
                 }
                 StorageRequest::Trim { before } => self.trimmed = before as usize - 1,
-                other => unreachable!("nobody joins, and values are small: {other:?}"),
+                other => unreachable!("the test has no joiners and no large values: {other:?}"),
             }
         }
     }
@@ -272,7 +273,7 @@ impl Member {
         self.assign(&Assign { children: halves(), ..epoch(PARENT, MatchRange::ALL, 6) })
     }
 
-    /// The last decision.
+    /// Seals the parent; returns its last decision.
     pub(crate) fn seal(&mut self) -> u64 {
         let sealed = Assign { children: halves(), sealed: true, ..epoch(PARENT, MatchRange::ALL, 7) };
         let sent = self.assign(&sealed);

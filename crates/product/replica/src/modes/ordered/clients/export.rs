@@ -1,4 +1,4 @@
-//! Client records as bytes: for a joiner, and for the log.
+//! Encodes client records for a joiner and for the log.
 //!
 //! ```text
 //!   piece:  [horizon, is it the last?] ([client, watermark, last use, results] ([sequence, result] value)*)*
@@ -11,7 +11,8 @@ use nicekv_proto::{ClientId, DecodeError, Form, OpId, Status};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Progress of an export: all earlier clients, and of this one the results through `sequence`.
+/// How far an export has come: it contains all clients before `client`, and of `client` the results
+/// up to `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportCursor {
     pub(crate) client: ClientId,
@@ -28,7 +29,7 @@ impl ExportCursor {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote; anything else is the start.
+    /// Decodes [`Self::to_bytes`]. Bytes of another length mean the start.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let Ok(bytes) = <[u8; 16]>::try_from(bytes) else { return Self::START };
         let bits = u128::from_be_bytes(bytes);
@@ -37,8 +38,9 @@ impl ExportCursor {
 }
 
 impl Clients {
-    /// The records after `cursor`, up to about `bytes_max`; where they end; and whether there are
-    /// more. One client's results may be split between pieces.
+    /// Encodes the records after `cursor`, up to about `bytes_max` bytes. Returns the piece, the
+    /// cursor after it, and whether records are left. One client's results may be spread over
+    /// several pieces.
     pub(crate) fn export(&self, cursor: ExportCursor, bytes_max: usize) -> (Vec<u8>, ExportCursor, bool) {
         let mut piece = Vec::new();
         nicekv_proto::bytes::put(&mut piece, &PieceLayout { horizon: 0.into(), is_last: 0 });
@@ -61,7 +63,7 @@ impl Clients {
         (piece, end, false)
     }
 
-    /// Merges a piece of an export; returns where it ends.
+    /// Merges a piece of an export into these records; returns the cursor after it.
     pub(crate) fn import(&mut self, piece: &[u8]) -> Result<ExportCursor, DecodeError> {
         let mut reader = Reader::new(piece);
         let head: PieceLayout = reader.layout("head of client records")?;
@@ -88,8 +90,8 @@ impl Clients {
         Ok(end)
     }
 
-    /// Forgets the clients that the source has forgotten, because not everything of them may be
-    /// known here.
+    /// After the last piece: forgets the clients that the source has forgotten, because these
+    /// records may not have all of their results.
     fn end_import(&mut self, horizon: ClientId) {
         self.horizon = self.horizon.max(horizon);
         let named = &mut self.named;
@@ -108,7 +110,7 @@ impl Clients {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct PieceLayout {
-    /// Set in the last piece.
+    /// The source's horizon in the last piece, 0 in others.
     horizon: U64,
     is_last: u8,
 }
@@ -135,7 +137,8 @@ struct ResultLayout {
     value_length: U16,
 }
 
-/// Appends a client with its results after `after`, or as many as fit; returns where that ends.
+/// Appends a client with as many of its results after `after` as fit; returns the cursor after
+/// them.
 fn append_client(
     out: &mut Vec<u8>,
     client: ClientId,
@@ -173,7 +176,7 @@ fn append_result(out: &mut Vec<u8>, sequence: u64, result: &StoredResult) {
         expiry_ms: result.expiry_ms.into(),
         integer: (result.integer as u64).into(),
         status: result.status as u8,
-        // The form of the value, from 1.
+        // 0: no value; otherwise the value's form plus 1.
         has_value: result.value.as_ref().map_or(0, |_| 1 + result.form as u8),
         value_length: (value.len() as u16).into(),
     };

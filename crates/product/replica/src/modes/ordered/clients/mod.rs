@@ -1,35 +1,35 @@
-//! Client records: results of ops, so that an op id takes effect at most once (R10).
+//! Client records: remembered results of ops, so that an op id takes effect at most once (R10).
 //!
-//! A result is kept until the client's *watermark* has passed it: with every op the client names a
-//! sequence below which it has all its answers. One op that hangs in another partition holds the
-//! watermark back everywhere, so memory is bounded:
-//! * per client, in bytes ([`CLIENT_BYTES_MAX`]): beyond it the oldest results go, and the
-//!   watermark is raised over them here;
+//! A result is kept until the client's *watermark* has passed it. With every op a client sends the
+//! sequence number below which it has received all its answers. One op that hangs in another
+//! partition keeps the watermark from rising everywhere, so memory needs bounds:
+//! * per client, in bytes ([`CLIENT_BYTES_MAX`]): beyond it the client's oldest results are
+//!   forgotten, and the watermark kept here is raised over them;
 //! * for all clients, in bytes ([`CLIENTS_BYTES_MAX`](crate::modes::CLIENTS_BYTES_MAX)): beyond it
-//!   the clients with the oldest last decision are forgotten, whatever their age, and the *horizon*
-//!   is raised to the newest id among them.
+//!   the clients whose last decision is oldest are forgotten, however old their ids are, and the
+//!   *horizon* is raised to the newest id among them.
 //!
 //! ```text
 //!   id, by time of creation ──▶   a    b    c    d    e    f    g    h
-//!   remembered                    yes            yes            yes   (a is old, and busy here)
+//!   remembered                    yes            yes            yes   (a is old, and active here)
 //!   forgotten                          x              x
 //!   horizon                                          ─┘
 //!   unknown: refused                        c                         (maybe never seen here: it takes a new id)
-//!   unknown: taken in                                      f         h
+//!   unknown: accepted                                      f         h
 //! ```
 //!
-//! A forgotten client stays forgotten, even though ops of it that others took in are still decided;
-//! otherwise it would seem to be known completely. Nothing else is forgotten. So an op was never
-//! decided here if it is not remembered, not below its client's watermark, and not of an unknown
-//! client up to the horizon. Other ops are refused as "expired, outcome unknown", and not executed.
-//! That hits a client that was idle on this partition while thousands of others were active: its
-//! library goes on under a new id, which is above every horizon. The node's own client does the
-//! same (`Host::renew_internal_client`).
+//! A forgotten client stays forgotten even if later ops of it are decided, which other members
+//! accepted; otherwise its record would seem complete. So an op was certainly not decided here if
+//! all of this holds: its result is not remembered, it is not below its client's watermark, and its
+//! client is known or above the horizon. All other ops without a result are refused as "expired,
+//! outcome unknown", and not executed. That happens to a client that was idle on this partition
+//! while thousands of others were active: its library continues with a new id, which is above every
+//! horizon. The node's own client does the same (`Host::renew_internal_client`).
 //!
 //! A joiner imports the primary's records in several pieces. The last piece carries the horizon;
-//! clients below it that were in none of the pieces are forgotten here, too.
+//! clients up to the horizon that were in none of the pieces are forgotten at the joiner, too.
 //!
-//! Age is counted in decisions, so members forget about the same clients, also after joining.
+//! Age is counted in decisions, so members forget about the same clients, even after a join.
 //! Correctness does not depend on that: one member may call an op expired while another still knows
 //! its result, and both answers are true.
 
@@ -47,32 +47,32 @@ use named::Named;
 use nicekv_proto::{ClientId, OpId, Status};
 pub(crate) use result::StoredResult;
 
-/// What is known of an op that is not open.
+/// What the records say about an op that is not open.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<'a> {
-    /// It was not decided here.
+    /// It was certainly not decided here.
     New,
-    /// It was decided.
+    /// It was decided, with this result.
     Finished(&'a StoredResult),
-    /// It is older than the records: it must not be executed, and its outcome is unknown.
+    /// It is older than the records. It must not be executed, and its outcome is unknown.
     Expired,
 }
 
-/// About how much memory a client takes besides its results.
+/// About how many bytes a client record takes without its results.
 const CLIENT_FIXED_BYTES: usize = 64;
-/// When memory is full, one in this many clients is forgotten at once.
+/// When memory is full, 1/8 of it is freed at once.
 const FORGOTTEN_PART: usize = 8;
 
 #[derive(Clone)]
 struct ClientRecord {
-    /// Ops with smaller sequences are finished, or forgotten.
+    /// Ops with smaller sequence numbers are finished or forgotten.
     watermark: u64,
     results: NumberMap<StoredResult>,
-    /// Memory that it takes.
+    /// Bytes that this record takes.
     bytes: usize,
-    /// Its last decision here.
+    /// Index of the client's last decision in this partition.
     last_used: u64,
-    /// It was in a piece of the current import.
+    /// A piece of the current import contained this client.
     is_imported: bool,
 }
 
@@ -106,7 +106,7 @@ impl ClientRecord {
         }
     }
 
-    /// Forgets the oldest result; returns its sequence.
+    /// Forgets the client's oldest result; returns its sequence number.
     fn pop_oldest(&mut self, named: &mut Named) -> u64 {
         let (sequence, result) = self.results.pop_first().expect("there is one");
         self.bytes -= result.bytes();
@@ -119,12 +119,13 @@ impl ClientRecord {
 #[derive(Clone)]
 pub(crate) struct Clients {
     table: BTreeMap<ClientId, ClientRecord>,
-    /// Memory that they take.
+    /// Bytes that all records take.
     bytes: usize,
     bytes_max: usize,
-    /// Clients up to this one may have been forgotten.
+    /// The newest id among forgotten clients: clients with an id up to this one may have been
+    /// forgotten.
     horizon: ClientId,
-    /// Large values that results name.
+    /// Changes in which large values results name.
     named: Named,
 }
 
@@ -134,8 +135,8 @@ impl Clients {
         Self { table: BTreeMap::new(), bytes: 0, bytes_max, horizon: ClientId(0), named: Named::default() }
     }
 
-    /// Changes since the last call in which large values results name, in order; true: one more
-    /// result names it.
+    /// Takes the changes since the last call, in order: a large value, and true if one more result
+    /// names it, false if one less does.
     pub(crate) fn take_named(&mut self) -> impl Iterator<Item = (OpId, bool)> {
         self.named.take()
     }
@@ -152,20 +153,20 @@ impl Clients {
         }
     }
 
-    /// Removes everything without raising the horizon.
+    /// Removes all records without raising the horizon.
     pub(crate) fn clear(&mut self) {
         let mut named = core::mem::take(&mut self.named);
         self.table.values().for_each(|record| named.forget(record));
         *self = Self { named, ..Self::new(self.bytes_max) };
     }
 
-    /// The newest client that may have been forgotten, if `client` is not above it.
+    /// The horizon, if `client` is unknown and not above it.
     pub(crate) fn horizon_over(&self, client: ClientId) -> Option<ClientId> {
         (!self.table.contains_key(&client) && client <= self.horizon).then_some(self.horizon)
     }
 
-    /// Takes note of the watermark that an op carries: older results are not asked for again. Only
-    /// a decision makes a client known.
+    /// An op carries its client's watermark: forgets the results below it. This creates no record;
+    /// only a decision makes a client known.
     pub(crate) fn advance(&mut self, client: ClientId, watermark: u64) {
         if let Some(record) = self.table.get_mut(&client) {
             let before = record.bytes;
@@ -174,8 +175,8 @@ impl Clients {
         }
     }
 
-    /// Remembers the result of the op that decision `index` decides. A first result stands for
-    /// ever, except "expired", which a joiner may see before the result.
+    /// Remembers the result of an op that decision `index` has decided. The first result is never
+    /// replaced, except "expired", which a joiner may receive before the true result.
     pub(crate) fn remember(&mut self, op: OpId, index: u64, result: StoredResult) {
         self.use_client(op.client, index, |record, named| {
             record.remember(op.sequence, result, named);
@@ -183,7 +184,7 @@ impl Clients {
         self.make_room(op.client);
     }
 
-    /// Changes the record of a client that is not forgotten.
+    /// Changes a client's record, or creates it. A client that may have been forgotten gets none.
     fn use_client(
         &mut self,
         client: ClientId,
@@ -204,8 +205,8 @@ impl Clients {
         self.bytes = self.bytes - known + record.bytes;
     }
 
-    /// If memory is full, forgets the least recently used clients, but not `used`; many at once, so
-    /// that it is rare.
+    /// If memory is full, forgets the least recently used clients except `used`. It forgets many at
+    /// once, so that this happens rarely.
     fn make_room(&mut self, used: ClientId) {
         if self.bytes <= self.bytes_max {
             return;

@@ -1,12 +1,12 @@
-//! Large values that remembered results name: previous values, which clients have asked for and may
-//! be reading.
+//! Large values that remembered results name: they are former values of keys, which clients have
+//! asked for and may be reading.
 
 use super::{ClientRecord, StoredResult};
 use alloc::vec::Vec;
 use nicekv_proto::large::Reference;
 use nicekv_proto::{Form, OpId};
 
-/// Changes in order; true: one more result names the value.
+/// Changes in order: a large value, and true if one more result names it, false if one less does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named(Vec<(OpId, bool)>);
 

@@ -1,10 +1,10 @@
-//! The outcome of an op, for a client that asks again.
+//! The outcome of an op, kept for a client that asks again.
 
 use alloc::boxed::Box;
 use nicekv_proto::replication::Decision;
 use nicekv_proto::{Form, OpId, Reply, Status};
 
-/// About how much memory a result takes besides its value.
+/// About how many bytes a result takes without its value.
 const RESULT_FIXED_BYTES: usize = 96;
 
 /// The remembered result of a decided op.
@@ -42,7 +42,7 @@ impl StoredResult {
         }
     }
 
-    /// About how much memory it takes.
+    /// About how many bytes the result takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         RESULT_FIXED_BYTES + self.value.as_ref().map_or(0, |value| value.len())
     }

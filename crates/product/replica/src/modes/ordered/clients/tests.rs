@@ -1,4 +1,4 @@
-//! Of what is remembered of clients.
+//! Tests of client records.
 
 use super::*;
 use crate::modes::bounds::CLIENTS_BYTES_MAX;
@@ -33,7 +33,7 @@ fn result_is_kept_until_the_watermark_passes() {
     assert_eq!(clients.lookup(op(5, 2)), Lookup::New);
 }
 
-/// Clients that each take as much, up to about `count` of them.
+/// Records with memory for about `count` clients of one result each.
 fn room_for(count: usize) -> Clients {
     let bytes_max = count * (CLIENT_FIXED_BYTES + result(0).bytes());
     Clients::new(bytes_max)
@@ -42,7 +42,7 @@ fn room_for(count: usize) -> Clients {
 #[test]
 fn least_recently_used_clients_are_forgotten() {
     let mut clients = room_for(16);
-    // The oldest goes on all the time.
+    // Client 1 has the oldest id, and stays active.
     for round in 0..100 {
         clients.remember(op(1, round), 2 * round, result(1));
         clients.advance(ClientId(1), round);
@@ -54,9 +54,9 @@ fn least_recently_used_clients_are_forgotten() {
     assert_eq!(clients.lookup(op(109, 1)), Lookup::Finished(&result(2)));
     for forgotten in 10..90 {
         assert_eq!(clients.lookup(op(forgotten, 1)), Lookup::Expired, "{forgotten}");
-        assert_eq!(clients.lookup(op(forgotten, 2)), Lookup::Expired, "it may have been decided");
+        assert_eq!(clients.lookup(op(forgotten, 2)), Lookup::Expired, "the op may have been decided");
     }
-    // Older than one that was forgotten, and perhaps never here.
+    // Client 5 is older than a forgotten one, although it was perhaps never seen here.
     assert_eq!(clients.lookup(op(5, 1)), Lookup::Expired);
     assert_eq!(clients.horizon_over(ClientId(5)), Some(clients.horizon));
     assert_eq!((clients.horizon_over(ClientId(1)), clients.horizon_over(ClientId(110))), (None, None));
@@ -75,7 +75,7 @@ fn clients_are_forgotten_beyond_the_bound_only() {
     assert_eq!(clients.bytes_max, room_for(16).bytes_max);
 }
 
-/// It was decided though this member had forgotten its client: of its other ops it is not known whether they were.
+/// A later op of the forgotten client was decided; whether its other ops were is still unknown.
 #[test]
 fn forgotten_client_stays_forgotten() {
     let mut clients = room_for(16);
@@ -88,7 +88,7 @@ fn forgotten_client_stays_forgotten() {
     }
 }
 
-/// A joiner has seen the newest ops of clients that the source forgets before it tells of them.
+/// The joiner has seen the newest ops of clients that the source forgets before it exports them.
 #[test]
 fn clients_missing_from_an_import_are_forgotten_up_to_its_horizon() {
     let mut source = room_for(16);
@@ -98,8 +98,8 @@ fn clients_missing_from_an_import_are_forgotten_up_to_its_horizon() {
     let (piece, cursor, more) = source.export(ExportCursor::START, 400);
     assert!(more && cursor.client > ClientId(3) && cursor.client < ClientId(10));
     joiner.import(&piece).unwrap();
-    assert_eq!(joiner.lookup(op(11, 1)), Lookup::New, "the horizon comes last");
-    // Now the source forgets 10, among others.
+    assert_eq!(joiner.lookup(op(11, 1)), Lookup::New, "the last piece carries the horizon");
+    // Now the source forgets client 10, among others.
     (17..=28).for_each(|client| source.remember(op(client, 1), client, result(1)));
     assert_eq!(source.horizon, ClientId(12));
     joiner.import(&source.export(cursor, usize::MAX).0).unwrap();
@@ -112,7 +112,7 @@ fn clients_missing_from_an_import_are_forgotten_up_to_its_horizon() {
     assert_eq!(joiner.lookup(op(29, 1)), Lookup::New);
 }
 
-/// An op that is only prepared makes its client not known: whoever is known was decided of.
+/// A prepared op does not make its client known; only a decision does.
 #[test]
 fn watermark_alone_makes_no_client_known() {
     let mut clients = Clients::default();
@@ -132,12 +132,12 @@ fn joiner_forgets_the_same_clients() {
     for both in [&mut clients, &mut copy] {
         (20..32).zip(6..).for_each(|(client, index)| both.remember(op(client, 1), index, result(1)));
     }
-    assert_eq!(clients.horizon, ClientId(9), "the first three by use");
+    assert_eq!(clients.horizon, ClientId(9), "the three least recently used clients are forgotten");
     let all = |clients: &Clients| clients.export(ExportCursor::START, usize::MAX);
     assert_eq!(all(&copy), all(&clients));
 }
 
-/// A client of which one op hangs elsewhere goes on for long.
+/// One op of the client hangs in another partition while the client sends many others.
 #[test]
 fn results_of_a_client_with_a_stuck_watermark_are_bounded() {
     let mut clients = Clients::default();
@@ -175,7 +175,7 @@ fn check_export(clients: &Clients, bytes_max: usize) -> usize {
     while more {
         let (piece, end);
         (piece, end, more) = clients.export(cursor, bytes_max);
-        // A head and a result may be begun just below the bound.
+        // The head and a result may be begun just below the bound, so a piece may exceed it.
         assert!(piece.len() < bytes_max.saturating_add(2 * 1100), "{}", piece.len());
         cursor = ExportCursor::from_bytes(&copy.import(&piece).unwrap().to_bytes());
         assert!(!more || cursor == end);
@@ -211,7 +211,7 @@ fn client_with_many_results_is_exported_in_pieces() {
     }
 }
 
-/// What a copier has is asked for again from where it ended, though the source has changed meanwhile.
+/// The copier continues from where the last piece ended, although the source has changed meanwhile.
 #[test]
 fn export_continues_while_clients_advance() {
     let mut clients = Clients::default();
@@ -240,7 +240,7 @@ fn large_values_named_by_results_are_reported() {
     clients.remember(op(5, 2), 2, result(1));
     clients.remember(op(6, 1), 3, named(12));
     clients.remember(op(6, 1), 4, named(13));
-    assert_eq!(told(&mut clients), [(name(11), true), (name(12), true)], "a first result stands");
+    assert_eq!(told(&mut clients), [(name(11), true), (name(12), true)], "the first result is kept");
     assert_eq!(told(&mut clients), []);
     let mut copy = Clients::new(CLIENTS_BYTES_MAX);
     copy.import(&clients.export(ExportCursor::START, usize::MAX).0).unwrap();

@@ -1,4 +1,4 @@
-//! What an update does to a hash.
+//! Evaluates updates on hashes.
 
 use super::{KeyValue, Verdict};
 use alloc::collections::BTreeMap;
@@ -10,10 +10,10 @@ use nicekv_proto::number::{LongDouble, parse_integer};
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Form, Status, Update};
 
-/// A hash that is being changed, with the places of its fields.
+/// A hash under change, with an index of its fields.
 #[derive(Default)]
 struct Changed<'a> {
-    /// In the order in which they were first set; `None` where one was removed.
+    /// Fields in the order in which they were first set; `None` for a removed one.
     fields: Vec<Option<Field<'a>>>,
     places: BTreeMap<&'a [u8], usize>,
 }
@@ -32,7 +32,7 @@ impl<'a> Changed<'a> {
         self.fields[*place].map(|field| field.value)
     }
 
-    /// Sets a field. Whether it is new.
+    /// Sets a field. Returns whether it is new.
     fn set(&mut self, field: Field<'a>) -> bool {
         if let Some(place) = self.places.get(field.name) {
             self.fields[*place] = Some(field);
@@ -43,12 +43,12 @@ impl<'a> Changed<'a> {
         true
     }
 
-    /// Removes a field. Whether it existed.
+    /// Removes a field. Returns whether it existed.
     fn remove(&mut self, name: &[u8]) -> bool {
         self.places.remove(name).is_some_and(|place| self.fields[place].take().is_some())
     }
 
-    /// Stores the changed hash.
+    /// Stores the changed hash, or removes the key if no field is left.
     fn store(&self, update: &Update<'_>, state: Option<&KeyValue>) -> Verdict {
         if self.places.is_empty() {
             return Verdict { effect: Effect::Remove, ..Verdict::unchanged(Status::Ok, None) };
@@ -62,7 +62,7 @@ impl<'a> Changed<'a> {
         Verdict { form: Form::Hash, ..Verdict::store(update.op, value, expiry_ms) }
     }
 
-    /// Stores a number in a field.
+    /// Stores the hash with a number in a field.
     fn store_number(mut self, update: &Update<'_>, state: Option<&KeyValue>, field: Field<'a>) -> Verdict {
         self.set(field);
         self.store(update, state)
@@ -97,7 +97,7 @@ pub(crate) fn remove(update: &Update<'_>, state: Option<&KeyValue>, names: &[u8]
     counted(changed.store(update, state), removed as i64)
 }
 
-/// An op without effect has no count.
+/// Adds a count to a successful verdict. A refused op returns no count.
 fn counted(verdict: Verdict, integer: i64) -> Verdict {
     match verdict.status {
         Status::Ok => Verdict { integer, ..verdict },
@@ -121,8 +121,8 @@ pub(crate) fn increment(
     counted(changed.store_number(update, state, Field { name, value: value.as_bytes() }), after)
 }
 
-/// A decision has room for one value: the reply to a float increment carries the hash, and the
-/// client finds the sum in it.
+/// Increments a field by a float. A decision has room for one value, which is the hash here, so the
+/// reply carries the hash, and the client finds the sum in it.
 pub(crate) fn increment_float(update: &Update<'_>, state: Option<&KeyValue>, added: &[u8]) -> Verdict {
     let (name, delta) = Field::delta(added).expect("checked when it was decoded");
     let changed = Changed::new(state);

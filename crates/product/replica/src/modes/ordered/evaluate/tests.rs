@@ -1,4 +1,4 @@
-//! What updates do to keys.
+//! Tests of what updates do to keys.
 
 use super::*;
 use nicekv_proto::limits::{KEY_BYTES_MAX, LONG_VALUE_BYTES_MAX};
@@ -86,7 +86,7 @@ fn numbers_are_strict_and_bounded() {
     assert!(float.value_is_result && float.value == b"10.75" && float.expiry_ms == 9);
     assert_eq!(check(update(by_float("-0")), None, Effect::Store, Status::Ok).value, b"0");
     check(update(by_float("1e4932")), state("1e4932", 0), Effect::None, Status::Overflow);
-    // What is not a number is said before what does not add up.
+    // A value that is not a number is reported before an overflow of the sum.
     check(update(by_float("inf")), state("inf", 0), Effect::None, Status::Overflow);
     check(update(by_float("inf")), state(" 1", 0), Effect::None, Status::NotAFloat);
     let longest = check(update(by_float("1e1023")), None, Effect::Store, Status::Ok);
@@ -139,9 +139,9 @@ fn result_too_long_for_a_decision_is_built_from_its_parts() {
     let bytes = |bytes: &[u8]| ValuePart::Bytes(bytes.to_vec());
     let (fits, longer) = ("x".repeat(LONG_VALUE_BYTES_MAX - 2), "x".repeat(LONG_VALUE_BYTES_MAX - 1));
     assert_eq!(parts(&append, None), None);
-    assert_eq!(parts(&append, state(&fits, 0).as_ref()), None, "there is room");
+    assert_eq!(parts(&append, state(&fits, 0).as_ref()), None, "the result fits into a decision");
     assert_eq!(parts(&append, state(&longer, 0).as_ref()), Some([bytes(longer.as_bytes()), bytes(b"de")]));
-    // What is large stays so.
+    // A large value stays large.
     assert_eq!(parts(&append, large(2_000).as_ref()).map(|[before, _]| before), {
         Some(ValuePart::Large(Reference { name: OLD, length: 2_000, checksum: 7 }))
     });
@@ -149,14 +149,14 @@ fn result_too_long_for_a_decision_is_built_from_its_parts() {
     let of_large = Some([ValuePart::Large(reference), bytes(b"de")]);
     assert_eq!(parts(&append, large(5_000).as_ref()), of_large);
     let absent = Update { condition: Condition::IfAbsent, ..append };
-    assert_eq!(parts(&absent, large(5_000).as_ref()), None, "nothing is read for a condition");
+    assert_eq!(parts(&absent, large(5_000).as_ref()), None, "nothing is built if the condition fails");
     let suffix = Reference { name: OP, length: 2_000, checksum: 9 };
     let encoded = suffix.bytes();
     let large_append = update(Operation::AppendLarge(&encoded));
     let of_both = [ValuePart::Large(reference), ValuePart::Large(suffix)];
     assert_eq!(parts(&large_append, large(5_000).as_ref()), Some(of_both));
     assert_eq!(parts(&large_append, state("", 0).as_ref()), Some([bytes(b""), ValuePart::Large(suffix)]));
-    assert_eq!(parts(&large_append, None), None, "it is there as it is");
+    assert_eq!(parts(&large_append, None), None, "the appended value is the result");
     assert_eq!(check(large_append, None, Effect::StorePrepared, Status::Ok).integer, 2_000);
     check(large_append, large(5_000), Effect::None, Status::ValueTooLong);
     let made = Reference { name: OP, length: 5_002, checksum: 8 };

@@ -1,4 +1,4 @@
-//! Of open ops and the keys that they lock.
+//! Tests of open ops and the keys that they lock.
 
 use super::*;
 use nicekv_proto::transaction::{Act, Step};
@@ -45,7 +45,7 @@ fn locks() -> Locks {
     Locks::new(PartitionId(0), Map::default(), Map::default())
 }
 
-/// Takes in an op of this number, which is its place in the log, too.
+/// Adds an op; its sequence number is also the number of its log record.
 fn take_in(locks: &mut Locks, sequence: u64, key: &[u8]) {
     locks.take_in(
         &mut Visibility::default(),
@@ -80,7 +80,7 @@ fn key_is_locked_from_its_first_op_to_its_last_effect() {
     assert_eq!((locks.has_unreleased(), undecided(&locks, b"k")), (true, vec![2]));
     assert_eq!(locks.key(b"k").unwrap().unreleased(), 1);
     assert!(locks.remove(op(1)).is_some() && locks.remove(op(1)).is_none());
-    assert_eq!(unlock(&mut locks, b"k"), None, "another op holds it");
+    assert_eq!(unlock(&mut locks, b"k"), None, "another op locks the key");
     locks.decide(op(2));
     locks.remove(op(2));
     assert_eq!((unlock(&mut locks, b"k"), locks.is_locked(b"k"), locks.count()), (Some(0), false, 0));
@@ -123,7 +123,11 @@ fn acks_count_until_the_epoch_ends() {
     assert_eq!(votes(locks.count_acks(op(1), 1, false, false)), (1, false, false));
     assert_eq!(votes(locks.count_acks(op(1), 4, true, false)), (5, true, false));
     assert_eq!(votes(locks.count_acks(op(1), 2, false, true)), (7, true, true));
-    assert_eq!(votes(locks.count_acks(op(2), 1, false, false)), (1, true, false), "contended here");
+    assert_eq!(
+        votes(locks.count_acks(op(2), 1, false, false)),
+        (1, true, false),
+        "the op is contended at this member"
+    );
     locks.enter_epoch(at(200));
     assert_eq!(votes(locks.op(op(1)).unwrap().votes), (0, false, false));
 }
@@ -137,14 +141,17 @@ fn timeouts_double_until_the_epoch_ends_or_the_holder_answers() {
     assert!(!overdue(&mut locks, 129) && overdue(&mut locks, 130));
     assert!(overdue(&mut locks, 1_000) && overdue(&mut locks, 2_000));
     assert_eq!(locks.op(op(1)).unwrap().tries, 4);
-    assert!(!overdue(&mut locks, 2_079) && overdue(&mut locks, 2_080), "eight times at most");
+    assert!(
+        !overdue(&mut locks, 2_079) && overdue(&mut locks, 2_080),
+        "the timeout grows to eight times at most"
+    );
     locks.calm(op(1));
     assert_eq!(locks.op(op(1)).unwrap().tries, 1);
     assert!(!overdue(&mut locks, 2_099) && overdue(&mut locks, 2_100));
     locks.enter_epoch(at(3_000));
     assert!(!overdue(&mut locks, 3_009) && overdue(&mut locks, 3_010));
     take_in(&mut locks, 2, b"k");
-    assert_eq!(locks.take_overdue(at(9_000), 10, 1), [op(1)], "the oldest");
+    assert_eq!(locks.take_overdue(at(9_000), 10, 1), [op(1)], "only the oldest op is examined");
 }
 
 #[test]
@@ -207,15 +214,15 @@ fn transaction_locks_each_key_once_and_is_next_when_next_of_all() {
     assert_eq!([1, 2, 3, 9].map(|sequence| locks.is_next(op(sequence))), [true, false, false, false]);
     let meets = |locks: &Locks, keys: &[&[u8]]| locks.meets_undecided(&transaction(op(9), keys));
     assert!(meets(&locks, &[b"e", b"a"]) && !meets(&locks, &[b"e", b"f"]));
-    // Decided and not released: one of them of the first key, and two of the second.
+    // Decided and not released: one op of the first key, and two of the second.
     assert_eq!(locks.decide(op(1)), Some(1));
     assert_eq!([2, 3].map(|sequence| locks.is_next(op(sequence))), [true, false]);
     assert_eq!((locks.decide(op(2)), locks.is_next(op(3))), (Some(2), true));
-    assert!(!meets(&locks, &[b"a", b"b"]), "what is decided is not met");
+    assert!(!meets(&locks, &[b"a", b"b"]), "decided ops do not make an op contended");
     locks.remove(op(1));
     assert_eq!(unlock(&mut locks, b"b"), None);
     locks.remove(op(2));
     assert_eq!([&b"a"[..], b"b", b"c"].map(|key| unlock(&mut locks, key)), [Some(0), Some(0), None]);
     assert_eq!(locks.drop_undecided(&mut Visibility::default()), [op(3)]);
-    assert!(!locks.is_locked(b"c") && !locks.is_locked(b"d"), "of all that it locked");
+    assert!(!locks.is_locked(b"c") && !locks.is_locked(b"d"), "all keys of the transaction are unlocked");
 }

@@ -1,7 +1,7 @@
-//! The keys that a script works on, with the states that it has left them in.
+//! The keys that a script works on, with the states in which it has left them.
 //!
-//! They can be sent to another process as bytes, and changes come back in the same way. Bytes from
-//! there are checked like those of a peer.
+//! The keys can be sent to another process as bytes, and changes come back in the same way. Bytes
+//! that come back are checked like those of a peer.
 
 use crate::modes::ordered::evaluate::{KeyValue, Verdict, after, evaluate, read};
 use crate::{DamagedStates, ScriptKeys, ScriptStates, ScriptTold};
@@ -23,7 +23,7 @@ impl<'a> LentKeys<'a> {
         Self { op, unix_ms, now, written: BTreeSet::new() }
     }
 
-    /// Keys that were [exported](ScriptStates::export).
+    /// Decodes keys that were [exported](ScriptStates::export).
     pub fn decode(mut bytes: &'a [u8]) -> Result<Self, DamagedStates> {
         let client = ClientId(take_u64(&mut bytes)?);
         let op = OpId { client, sequence: take_u64(&mut bytes)? };
@@ -31,14 +31,14 @@ impl<'a> LentKeys<'a> {
         Ok(Self::new(op, unix_ms, take_states(bytes)?))
     }
 
-    /// Appends what was changed, for [`ScriptStates::import`].
+    /// Appends the changed keys, in the encoding that [`ScriptStates::import`] reads.
     pub fn append_written(&self, out: &mut Vec<u8>) {
         for key in &self.written {
             append_state(key, self.now.get(key).and_then(Option::as_ref), out);
         }
     }
 
-    /// The keys that were changed or removed, as they are now.
+    /// The keys that were changed or removed, with their present states.
     pub(crate) fn into_written(self) -> Vec<(&'a [u8], Option<KeyValue>)> {
         let Self { now, written, .. } = self;
         now.into_iter().filter(|(key, _)| written.contains(key)).collect()
@@ -88,7 +88,7 @@ impl ScriptKeys for LentKeys<'_> {
             return told(Verdict::unchanged(Status::ValueTooLong, None));
         }
         if let Some(after) = after(&verdict, &operation) {
-            // The script does not see values that had expired when it was called.
+            // A value whose expiry was past when the script was called counts as absent.
             let is_over = |state: &KeyValue| state.expiry_ms != 0 && state.expiry_ms <= self.unix_ms;
             self.now.insert(own, after.filter(|state| !is_over(state)));
             self.written.insert(own);
@@ -109,7 +109,7 @@ impl ScriptStates for LentKeys<'_> {
 
     fn import(&mut self, written: &[u8]) -> Result<(), DamagedStates> {
         let states = take_states(written)?;
-        // A script keeps large values, and never makes one.
+        // A script may leave a large value as it is, but cannot make one.
         let is_possible = |(key, state): (&&[u8], &Option<KeyValue>)| {
             let Some(before) = self.now.get(*key) else { return false };
             let Some(state) = state else { return true };
@@ -129,7 +129,8 @@ impl ScriptStates for LentKeys<'_> {
     }
 }
 
-/// A hash is read and written as a whole, field by field.
+/// Bytes to count for one access to a key. A hash is decoded and encoded as a whole, field by
+/// field, so it counts eightfold.
 fn work_bytes(state: &KeyValue) -> usize {
     if state.form == Form::Hash { 8 * state.value.len() } else { state.value.len() }
 }
@@ -140,7 +141,7 @@ fn told(verdict: Verdict) -> ScriptTold {
     ScriptTold { status, value, form, expiry_ms, integer }
 }
 
-/// Appends a key and its entry, each after its length.
+/// Appends a key and its entry, each preceded by its length.
 fn append_state(key: &[u8], state: Option<&KeyValue>, out: &mut Vec<u8>) {
     append_counted(key, out);
     let mut entry = Vec::new();

@@ -11,7 +11,7 @@ use nicekv_proto::{ClientId, Condition, Expiry, Form, KeyDigest, KeyspaceId, OpI
 const OP: OpId = OpId { client: ClientId(7), sequence: 3 };
 const NOW_MS: u64 = 1_000;
 
-/// What a script does is written here instead of in a language.
+/// A script engine that runs a Rust function in place of a script.
 struct Does(fn(&ScriptCall<'_>, &mut dyn ScriptKeys) -> ScriptEnd);
 
 impl ScriptEngine for Does {
@@ -37,10 +37,11 @@ const RUN: Step<'static> = Step {
     act: Act::Run { unix_ms: NOW_MS, is_read_only: false, source: b"source", arguments: b"" },
 };
 
-/// Keys, and what they have afterwards.
+/// Written keys with their new values; `None`: removed.
 type Written = Vec<(String, Option<String>)>;
 
-/// What becomes of steps on `a`, which has the value "1", and `b`, which has a large one: the verdict, results, and what is written.
+/// Runs steps on `a`, which has the value "1", and `b`, which has a large value. Returns the
+/// verdict, the results of the steps, and the written keys.
 fn taken(scripts: &Scripts, steps: &[Step<'_>]) -> (Verdict, Vec<String>, Written) {
     let mut bytes = Vec::new();
     steps.iter().for_each(|step| step.append(&mut bytes));
@@ -141,7 +142,7 @@ fn script_sees_no_expired_values_and_no_large_ones() {
         assert_eq!(keys.get(b"a").status, Status::NotFound);
         let told = set(keys, b"b", b"small", Expiry::Never);
         assert_eq!((told.status, told.value), (Status::ValueTooLong, None));
-        assert_eq!(keys.get(b"b").form, Form::Large, "it is as it was");
+        assert_eq!(keys.get(b"b").form, Form::Large, "a large value stays unchanged");
         done(b"$-1\r\n")
     });
     let (_, _, written) = taken(&scripts, &[declare(b"a"), declare(b"b"), RUN]);

@@ -24,7 +24,7 @@ fn encoded(steps: &[Step<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// Of keys that are there if they are in `values`.
+/// Runs steps on keys that have these values; all other keys are absent.
 fn taken(steps: &[Step<'_>], values: &[(&str, &str)]) -> Verdict {
     let values: BTreeMap<&[u8], &[u8]> =
         values.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())).collect();
@@ -52,7 +52,7 @@ fn taken_of(steps: &[Step<'_>], state: impl Fn(&[u8]) -> Option<KeyValue>) -> Ve
     take_steps(&update, state, &runner).expect("there is no script")
 }
 
-/// What is written: of what is removed no value.
+/// The written keys with their new values; `None`: removed.
 fn written(steps: &[Step<'_>], verdict: &Verdict) -> Vec<(String, Option<String>)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.into()).unwrap();
     let steps = encoded(steps);
@@ -105,7 +105,7 @@ fn failed_step_is_alone_and_failed_requirement_ends_all() {
         (Condition::IfPresent, true),
         (Condition::IfAbsent, false),
     ] {
-        // What was written before it is undone, too.
+        // What was written before the failed requirement is undone, too.
         let verdict = taken(&[set(b"a", b"1"), require(condition)], &[("text", "x")]);
         let expected =
             if holds { (Effect::Transaction, Status::Ok) } else { (Effect::None, Status::ConditionFailed) };
@@ -152,19 +152,19 @@ fn transaction_names_a_large_value_that_it_does_not_write() {
     let named = (Status::Ok, Some((Form::Large, value.clone())));
     let done = (Status::Ok, None);
     assert_eq!(of(&[get(b"large"), set(b"other", b"x")]), (Status::Ok, vec![named.clone(), done.clone()]));
-    // It stays the same one.
+    // Changing the expiry keeps the same large value.
     assert_eq!(of(&[get(b"large"), expire(false)]), (Status::Ok, vec![named.clone(), done.clone()]));
     assert_eq!(of(&[expire(true), get(b"large")]), (Status::Ok, vec![named.clone(), named.clone()]));
     let new = Operation::Set { value: b"new", expiry: Expiry::Never };
     let refused = (Status::ConditionFailed, Some((Form::Large, value.clone())));
     assert_eq!(of(&[update(new, Condition::IfAbsent, true)]), (Status::Ok, vec![refused]));
-    // Nobody could read it, and nothing is done.
+    // The client could not read the value any more, so nothing is done.
     let nothing = (Status::ValueTooLong, Vec::new());
     let delete = || apply(b"large", Operation::Delete);
     assert_eq!(of(&[get(b"large"), delete()]), nothing);
     assert_eq!(of(&[get(b"large"), set(b"large", b"x"), expire(false)]), nothing);
     assert_eq!(of(&[delete(), get(b"large")]), (Status::Ok, vec![done.clone(), (Status::NotFound, None)]));
-    // The step alone is refused.
+    // Only this step is refused.
     let pop = update(Operation::Delete, Condition::Always, true);
     let steps = [pop, set(b"other", b"x"), get(b"large")];
     assert_eq!(of(&steps), (Status::Ok, vec![(Status::ValueTooLong, None), done, named]));

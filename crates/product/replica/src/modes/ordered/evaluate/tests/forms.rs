@@ -1,4 +1,4 @@
-//! Hashes, and parts of plain values.
+//! Tests of hashes, and of operations on parts of plain values.
 
 use super::*;
 use nicekv_proto::hash::{Field, Name};
@@ -72,7 +72,7 @@ fn numbers_in_fields_are_strict_and_bounded() {
     let by_float = update(Operation::IncrementFieldFloat(&half));
     let verdict = check(by_float, hash(&[("n", "10.25"), ("m", "")]), Effect::Store, Status::Ok);
     check_hash(&verdict, &[("n", "10.75"), ("m", "")], 0);
-    assert!(verdict.value_is_result, "the sum is in it");
+    assert!(verdict.value_is_result, "the result is the hash that contains the sum");
     check(by_float, hash(&[("n", "ten")]), Effect::None, Status::NotAFloat);
     let infinite = delta("inf");
     check(update(Operation::IncrementFieldFloat(&infinite)), None, Effect::None, Status::Overflow);
