@@ -1,5 +1,6 @@
-//! Entries of copies of hot keys, from the holder's notifications ([`nicekv_replica::CopyShift`]): they answer gets that a switch has
-//! stamped (H6), within the lease of the copy's lessor (H7).
+//! Entries of copies of hot keys. The holder's core reports its copies
+//! ([`nicekv_replica::CopyShift`]), and their entries answer gets that a switch has stamped (H6),
+//! within the lease of the copy's lessor (H7).
 
 use crate::gates::GateOwner;
 use crate::layout::Memory;

@@ -1,5 +1,7 @@
-//! Gates. A gate belongs to a partition, or to a lessor: an owner of hot keys, for the copies that it has made under one serial. A lease
-//! under another serial does not count for these copies (H7). Partitions and lessors have separate pools of gates.
+//! Gates. A gate has the lease under which its entries may answer. It belongs to a partition, or to
+//! a *lessor*: an owner of hot keys together with the serial under which it has made copies. A
+//! lease under another serial does not count for these copies (H7). Partitions and lessors have
+//! separate pools of gates.
 
 use crate::layout::{CHAIN, HITS, LEASE, Memory, Size, Word, words};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,11 +17,10 @@ pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedState>;
 /// Permission to answer gets of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The partition.
     pub partition: PartitionId,
-    /// Gets are answered before this time, on the boot-time clock.
+    /// The end of the permission, on the boot-time clock.
     pub until_ns: u64,
-    /// The chain header that gets with room for one must have.
+    /// The chain header that a get must carry if it has room for one (C5).
     pub chain: ChainHeader,
 }
 
@@ -28,7 +29,7 @@ pub struct Grant {
 pub(crate) enum GateOwner {
     /// A partition that the node is a member of.
     Partition(PartitionId),
-    /// A lessor of copies.
+    /// A lessor: an owner of hot keys, under one serial, of which this node holds copies.
     Lessor(Lessor),
 }
 
@@ -36,7 +37,7 @@ pub(crate) enum GateOwner {
 #[derive(Clone, Default)]
 pub(crate) struct Gate {
     pub(crate) number: u32,
-    /// The entries at this gate.
+    /// Indexes of the entries that belong to this gate.
     pub(crate) entries: BTreeSet<u32>,
     chain: Option<ChainHeader>,
     until_ns: u64,
@@ -49,7 +50,7 @@ impl Gate {
         Some(Self { number, ..Self::default() })
     }
 
-    /// Answers gets before this time.
+    /// Sets the lease: entries of this gate answer gets before this time.
     pub(crate) fn set_lease(&mut self, memory: &mut impl Memory, until_ns: u64) {
         if self.until_ns != until_ns {
             self.until_ns = until_ns;
@@ -57,7 +58,7 @@ impl Gate {
         }
     }
 
-    /// Answers gets by a grant: those with its chain header, or without one.
+    /// Applies a grant. Gets with a chain header are answered only if it equals the grant's.
     pub(crate) fn admit(&mut self, memory: &mut impl Memory, grant: &Grant) {
         if self.chain != Some(grant.chain) {
             self.chain = Some(grant.chain);
@@ -78,9 +79,9 @@ pub(crate) struct Gates {
     lessors: BTreeMap<Lessor, Gate>,
     free_of_partitions: Vec<u32>,
     free_of_lessors: Vec<u32>,
-    /// One past the highest gate that a lessor ever had.
+    /// One more than the highest gate number that a lessor has ever had.
     end: u32,
-    /// The hits of each gate that have been reported.
+    /// For each gate, the hits that callers have already received.
     reported: Vec<u64>,
 }
 
@@ -103,7 +104,7 @@ impl Gates {
         }
     }
 
-    /// Whether an owner has a gate, or one is free.
+    /// Whether the owner has a gate or can get one.
     pub(crate) fn has_room_for(&self, owner: GateOwner) -> bool {
         match owner {
             GateOwner::Partition(partition) => {
@@ -133,14 +134,15 @@ impl Gates {
         self.get_mut(owner)
     }
 
-    /// Frees the gate of a partition, whose entries are closed.
+    /// Frees the gate of a partition. The caller has closed its entries.
     pub(crate) fn free(&mut self, partition: PartitionId) {
         if let Some(gate) = self.partitions.remove(&partition) {
             self.free_of_partitions.push(gate.number);
         }
     }
 
-    /// Removes an entry from a gate. The gate of a lessor without entries and lease is freed.
+    /// Removes an entry from a gate. A lessor's gate is freed once it has neither entries nor a
+    /// lease.
     pub(crate) fn leave(&mut self, owner: GateOwner, at: u32) {
         if let Some(gate) = self.get_mut(owner) {
             gate.entries.remove(&at);

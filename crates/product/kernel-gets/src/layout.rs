@@ -10,58 +10,60 @@ use nicekv_proto::{KeyDigest, KeyspaceId, OpId};
 
 /// Longest body of a reply to a get.
 pub const BODY_BYTES_MAX: usize = nicekv_proto::hot::REPLY_BODY_BYTES_MAX;
-/// Associativity: entries for keys with the same hash. The least recently used one is evicted.
+/// Associativity: number of entries that keys with the same hash share. The least recently used one
+/// is evicted.
 pub const WAYS: u32 = 4;
 
-/// Multiplier of the hash.
+/// Multiplier of the hash function.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Of gets with room for a stamp, one in 2^SHOWN_BITS by op id is passed to the process, so that it learns which keys its kernel answers.
+/// One in 2^SHOWN_BITS gets with room for a stamp, chosen by op id, is passed to the process, so
+/// that the process still learns which of the keys that its kernel answers are hot.
 const SHOWN_BITS: u32 = 6;
 
-/// Words of an entry. Version: even while the entry is invalid.
+/// The words of an entry. First the version: odd while the entry is open, and never the same twice
+/// (G2).
 pub(crate) const VERSION: usize = 0;
-/// Index of the gate.
+/// The index of the entry's gate.
 pub(crate) const GATE: usize = 1;
-/// Keyspace, length of the key, length of the body.
+/// The keyspace, the length of the key, and the length of the body.
 pub(crate) const SHAPE: usize = 2;
-/// When the program last answered from it.
+/// The time when the program last answered from the entry.
 pub(crate) const USED: usize = 3;
-/// Instance and number of a copy (H6); zeros in a member's entry.
+/// The instance and number of the copy (H6); zeros in a member's entry.
 pub(crate) const INSTANCE: usize = 4;
 pub(crate) const SEEN: usize = 5;
 pub(crate) const DIGEST: usize = 6;
 pub(crate) const KEY: usize = 8;
 /// The reply without its header.
 pub(crate) const BODY: usize = KEY + KERNEL_KEY_BYTES_MAX.div_ceil(8);
-/// Words of an entry.
+/// Number of words of an entry.
 pub const ENTRY_WORDS: usize = BODY + BODY_BYTES_MAX.div_ceil(8);
 
-/// Words of a gate. Lease: gets may be answered before this time, on the boot-time clock (R12, H7).
+/// The words of a gate. First the lease: gets may be answered before this time, on the boot-time
+/// clock (R12, H7).
 pub(crate) const LEASE: usize = 0;
 /// The chain header that a get with room for one must have (C5).
 pub(crate) const CHAIN: usize = 1;
-/// Gets answered; only the program writes this word (G7).
+/// Number of gets answered; only the program writes this word (G7).
 pub(crate) const HITS: usize = CHAIN + ChainHeader::BYTES / 8;
-/// Words of a gate.
+/// Number of words of a gate.
 pub const GATE_WORDS: usize = HITS + 1;
 
-/// The address of a word: index of the gate or entry, and word in it.
+/// The address of a word: the index of a gate or entry, and the word's index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// A gate of a partition, or of an owner's copies.
+    /// A word of a gate.
     Gate(u32, usize),
-    /// The entry of a key.
+    /// A word of an entry.
     Entry(u32, usize),
 }
 
 /// The memory that program and process share.
 pub trait Memory {
-    /// Reads a word.
     fn load(&self, at: Word) -> u64;
     /// Writes a word with release ordering: a reader that sees it also sees everything written before.
     fn store(&mut self, at: Word, word: u64);
-    /// Increments a word.
     fn count(&mut self, at: Word) {
         self.store(at, self.load(at).wrapping_add(1));
     }
@@ -69,39 +71,40 @@ pub trait Memory {
 
 /// Cells in which the program counts gets by client.
 pub const SOURCES: u32 = 2048;
-/// Cells that a client may hash to.
+/// Number of cells among which a client's hash chooses.
 const SOURCE_PLACES: u32 = 4;
 
 /// The memory of a loaded program.
 pub trait Program: Memory {
-    /// Number of gets by [`OUTCOMES`]; `None` if the kernel does not report it.
+    /// Number of gets by outcome, in the order of [`OUTCOMES`]; `None` if the kernel does not
+    /// report it.
     fn outcomes(&self) -> Option<Outcomes>;
 
-    /// (Gate, client, gets answered) since the last call, as far as there were cells (G7). Gets that are answered during the call may be
-    /// lost.
+    /// (Gate, client, gets answered) since the last call. Gets of clients for which there was no
+    /// free cell are missing (G7), and gets that are answered during the call may be lost.
     fn take_sources(&mut self) -> Vec<(u32, Ipv4Addr, u64)>;
 }
 
-/// Outcomes of gets that the program may answer: a hit on a member's entry, each [`Miss`](crate::Miss), a hit on a copy.
+/// How a get ends: a hit on a member's entry, each [`Miss`](crate::Miss), or a hit on a copy.
 pub const OUTCOMES: [&str; 9] =
     ["hit", "absent", "closed", "lease", "chain", "changed", "room", "stamp", "copy"];
 
-/// Counts by [`OUTCOMES`].
+/// Number of gets by outcome, in the order of [`OUTCOMES`].
 pub type Outcomes = [u64; OUTCOMES.len()];
 
 /// Capacity of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Entries: a power of two, at least [`WAYS`].
+    /// Number of entries: a power of two, at least [`WAYS`].
     pub entries: u32,
-    /// Gates of partitions. A partition without a gate has no entries.
+    /// Number of gates for partitions. A partition without a gate has no entries.
     pub gates: u32,
-    /// Gates of lessors, that is owners of hot keys with a serial. Copies of a lessor without a gate have no entries.
+    /// Number of gates for lessors. Copies of a lessor without a gate have no entries.
     pub lessors: u32,
 }
 
 impl Size {
-    /// All gates.
+    /// Number of gates of both kinds.
     pub fn gate_count(&self) -> u32 {
         self.gates + self.lessors
     }
@@ -117,7 +120,7 @@ impl<P: Program + ?Sized> Memory for alloc::boxed::Box<P> {
     }
 }
 
-/// Bytes as words; the last one is padded with zeros.
+/// The bytes as words; the last word is padded with zeros.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -141,9 +144,10 @@ pub(crate) fn first_way(keyspace: KeyspaceId, digest: &KeyDigest, entries: u32) 
     ((mixed >> 32) as u32 & (entries - 1)) & !(WAYS - 1)
 }
 
-/// Whether a get with room for a stamp is passed to the process. Owners learn of hot keys by the gets that they and other members see.
+/// Whether a get with room for a stamp is in the sample that is passed to the process. Owners learn
+/// which keys are hot from the gets that they and other members see.
 pub(crate) fn is_shown(op: OpId) -> bool {
-    // Mixed twice: a client's gets of one key may have sequence numbers with any stride.
+    // Mixed twice, because the sequence numbers of a client's gets of one key may have any stride.
     let mixed = (op.client.0 ^ op.sequence).wrapping_mul(MULTIPLIER);
     (mixed ^ mixed >> 32).wrapping_mul(MULTIPLIER) >> (u64::BITS - SHOWN_BITS) == 0
 }

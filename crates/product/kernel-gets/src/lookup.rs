@@ -19,21 +19,24 @@ pub struct GetRequest {
     digest: [u8; 16],
     key: Vec<u8>,
     chain: Option<[u8; ChainHeader::BYTES]>,
-    /// The stamp that a switch has written, if it has sent the get to a copy (H2).
+    /// The stamp that the switch wrote when it sent the get to a copy (H2); [`Stamp::NONE`] for
+    /// other gets.
     pub stamp: Stamp,
-    /// Length of the whole datagram.
+    /// Length of the whole datagram in bytes.
     length: usize,
 }
 
 impl GetRequest {
-    /// Parses the payload of a datagram. `None`: it is for the process in any case. The program checks only the fields that a lookup needs;
-    /// other malformed fields do not prevent an answer. It leaves bundles, long keys and gets with a reply address to the process.
+    /// Parses the payload of a datagram. Returns `None` if the program leaves the datagram to the
+    /// process: bundles, long keys, and gets with a reply address. Only the fields that a lookup
+    /// needs are checked; other malformed fields do not prevent an answer.
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         let mut plain = Vec::new();
         let room = take_room(datagram, &mut plain).transpose().ok()?;
         let (chain, stamp) = match room {
             Some(Room::Chain(chain)) => (Some(chain.to_bytes()), Stamp::NONE),
-            // Without a stamp it took the default route.
+            // A get with an empty stamp came by its default route, so it is treated as one without
+            // room (H2).
             Some(Room::Stamp(stamp)) => (None, stamp),
             None => {
                 plain.extend_from_slice(datagram);
@@ -56,7 +59,7 @@ impl GetRequest {
         })
     }
 
-    /// The reply with this body.
+    /// The reply datagram with this body.
     pub fn reply(&self, body: &[u8]) -> Vec<u8> {
         let mut datagram = Vec::new();
         Header { op: self.op, ..Header::internal(Opcode::Reply) }.with_body(body, &mut datagram);
@@ -67,26 +70,26 @@ impl GetRequest {
 /// Why a get is passed to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Miss {
-    /// The key has no entry.
+    /// No entry has the key.
     Absent,
     /// An op locks the key, or its entry is being written.
     Closed,
     /// The lease has ended, or the node does not answer for the partition.
     Lease,
-    /// Its chain header differs from the gate's.
+    /// The chain header of the get differs from the one at the gate.
     Chain,
     /// The entry changed during the lookup.
     Changed,
     /// The reply is longer than the get (G8).
     Room,
-    /// The copy is older than the get (H6).
+    /// The copy is older than the stamp of the get demands (H6).
     Stamp,
 }
 
-/// How a lookup ends.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The reply without its header.
+    /// The program answers with this reply; its header is left out.
     Answer(Vec<u8>),
     /// The get is passed to the process.
     Pass(Miss),
@@ -96,7 +99,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Next {
     Version,
-    /// The identity of the entry, up to the last word of the key.
+    /// A word of the entry's identity, which ends with the last word of the key.
     Identity(usize),
     Instance,
     Seen,
@@ -112,7 +115,7 @@ enum Next {
 pub struct Lookup {
     get: GetRequest,
     now_ns: u64,
-    /// The current entry, and the end of the range of entries.
+    /// The entry that is looked at, and the end of the range of entries where the key may be.
     entry: u32,
     end: u32,
     next: Next,
@@ -120,12 +123,13 @@ pub struct Lookup {
     gate: u32,
     body_length: usize,
     body: Vec<u64>,
-    /// Whether a closed entry was found, which may be that of the key.
+    /// Whether the lookup has passed a closed entry, which may be the key's.
     met_closed: bool,
 }
 
 impl Lookup {
-    /// A lookup in a table of `entries` entries. `now_ns`: the boot-time clock, read after the get has arrived.
+    /// A lookup in a table of `entries` entries. `now_ns`: the boot-time clock, read after the get
+    /// arrived.
     pub fn new(get: GetRequest, entries: u32, now_ns: u64) -> Self {
         let entry = first_way(KeyspaceId(get.keyspace), &nicekv_proto::KeyDigest(get.digest), entries);
         let (end, next) = (entry + WAYS, Next::Version);
@@ -133,7 +137,6 @@ impl Lookup {
         Self { get, now_ns, entry, end, next, version, gate, body_length, body, met_closed: false }
     }
 
-    /// The get.
     pub fn get(&self) -> &GetRequest {
         &self.get
     }
@@ -196,7 +199,7 @@ impl Lookup {
         None
     }
 
-    /// Compares a word of the gate's chain header.
+    /// Compares one word of the get's chain header with the gate's.
     fn compare_chain(&mut self, memory: &impl Memory, at: usize) -> Option<Outcome> {
         let word = memory.load(Word::Gate(self.gate, at));
         let chain = self.get.chain.as_ref().expect("the get has a chain header");
@@ -207,7 +210,7 @@ impl Lookup {
         if at + 1 == HITS { self.admitted() } else { None }
     }
 
-    /// The reply has been copied; it is valid if the version is still the same.
+    /// The reply has been copied. It is valid if the version has not changed meanwhile.
     fn copied(&self, memory: &mut impl Memory) -> Outcome {
         let is_same = memory.load(Word::Entry(self.entry, VERSION)) == self.version;
         if !is_same {
@@ -219,14 +222,14 @@ impl Lookup {
         Outcome::Answer(bytes.take(self.body_length).collect())
     }
 
-    /// The gate admits the get; the reply is copied if there is room for it.
+    /// The gate admits the get. Goes on to copy the reply, if the get is long enough for it (G8).
     fn admitted(&mut self) -> Option<Outcome> {
         self.next = Next::Body(BODY);
         let has_room = Header::BYTES + self.body_length <= self.get.length;
         (!has_room).then_some(Outcome::Pass(Miss::Room))
     }
 
-    /// Whether a word of an entry's identity is that of the key.
+    /// Whether this word of the entry's identity matches the key.
     fn is_of_key(&self, at: usize, word: u64) -> bool {
         let GetRequest { keyspace, digest, key, .. } = &self.get;
         match at {
@@ -236,7 +239,7 @@ impl Lookup {
         }
     }
 
-    /// The identity of the entry matches up to this word.
+    /// Chooses the next step after this word of the entry's identity has matched.
     fn identified(&mut self, at: usize, word: u64) {
         if at == SHAPE {
             self.body_length = body_length(word).min(8 * (ENTRY_WORDS - BODY));
@@ -331,7 +334,7 @@ mod tests {
     #[test]
     fn process_sees_a_sample_of_gets_with_room_for_a_stamp() {
         for client in [0, 1, 7, 0x1a31_85c5_0000_0001, u64::MAX] {
-            // Others of the client's ops may be puts, or gets of other keys.
+            // The client's other ops, in between, may be puts or gets of other keys.
             for every in 1..=64 {
                 let is_answered = |leave: fn(&mut Vec<u8>), at: u64| {
                     let op = OpId { client: ClientId(client), sequence: 1 + every * at };
@@ -345,7 +348,7 @@ mod tests {
                 };
                 let answered = |leave| (0..1_280).filter(|at| is_answered(leave, *at)).count();
                 assert!((1_230..1_276).contains(&answered(leave_room_for_stamp)), "{client:x}, {every}");
-                assert_eq!((answered(|_| ()), answered(leave_room)), (1_280, 1_280), "not a hot key");
+                assert_eq!((answered(|_| ()), answered(leave_room)), (1_280, 1_280), "no sampling");
                 assert_eq!(answered(stamped), 1_280, "the owner already knows that the key is hot");
             }
         }
@@ -366,7 +369,11 @@ mod tests {
             assert_eq!(GetRequest::parse(&whole[..bytes]), None, "cut to {bytes}");
             if bytes >= Header::BYTES {
                 let body_bytes = bytes - Header::BYTES;
-                assert_eq!(says(&whole[..bytes], ROOM_STAMP, body_bytes), None, "with that body length");
+                assert_eq!(
+                    says(&whole[..bytes], ROOM_STAMP, body_bytes),
+                    None,
+                    "cut, with a matching length"
+                );
             }
         }
         for stated in [0, 15, 16, body_bytes - Stamp::BYTES, body_bytes - 1, body_bytes + 1] {

@@ -1,7 +1,9 @@
-//! What the process writes: entries, from the core's notifications ([`nicekv_replica::Visibility`]), and leases.
+//! What the process writes: entries, from the notifications of the core
+//! ([`nicekv_replica::Visibility`]), and leases.
 //!
-//! Every notification is applied before the core's next datagram leaves (G1, G3). Memory is bounded: a new entry evicts one with the same
-//! hash, and the process answers gets of evicted keys.
+//! Every notification is applied before the core's next datagram leaves (G1, G3). Memory is
+//! bounded: a new entry may evict another one with the same hash, and the process answers gets of
+//! evicted keys.
 
 use crate::gates::{GateOwner, Gates, Grant, Map};
 use crate::layout::{
@@ -20,34 +22,34 @@ use nicekv_replica::{Shift, ShiftKind, reply_body};
 
 pub(crate) type Key = (Of, Box<[u8]>);
 
-/// The kind of an entry.
+/// What an entry answers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Of {
-    /// Of a member of a partition.
+    /// For a member of this partition.
     Partition(PartitionId),
-    /// Of a holder of a copy.
+    /// For a holder of a copy of this key.
     Copy(KeyspaceId, KeyDigest),
 }
 
 /// The contents of an entry.
 pub(crate) struct Contents<'a> {
     pub(crate) name: (KeyspaceId, KeyDigest),
-    /// The owner of its gate.
+    /// The owner of the gate to which the entry belongs.
     pub(crate) gate_owner: GateOwner,
-    /// The stamp of a copy.
+    /// The stamp of a copy; [`Stamp::NONE`] in a member's entry.
     pub(crate) stamp: Stamp,
     pub(crate) entry: Entry<'a>,
 }
 
-/// The process's own view of an entry.
+/// What the process remembers of an entry.
 #[derive(Clone)]
 struct Slot {
-    /// Its key and the owner of its gate; `None`: it is free.
+    /// The key of the entry and the owner of its gate; `None`: the entry is free.
     owner: Option<(Key, GateOwner)>,
     version: u64,
 }
 
-/// The table, as the process maintains it.
+/// The process's record of what it has written into entries and gates.
 #[derive(Clone)]
 pub struct Table {
     pub(crate) size: Size,
@@ -87,7 +89,8 @@ impl Table {
         self.of_key.is_empty()
     }
 
-    /// Applies a notification of the core. `named`: returns keyspace and digest of a key, if the node is a member of its partition.
+    /// Applies a notification of the core. `named` returns the keyspace and digest of a key, or
+    /// `None` if the node is not a member of its partition.
     pub fn apply(
         &mut self,
         memory: &mut impl Memory,
@@ -112,7 +115,8 @@ impl Table {
                 }
             }
             ShiftKind::Changed(key, entry) => {
-                // A key that is not read gets no entry.
+                // A change does not create an entry, only a read does. So keys that nobody reads
+                // have none.
                 let key = (of, key);
                 if self.of_key.contains_key(&key) {
                     self.renew(memory, partition, key, entry.as_deref(), named);
@@ -123,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Writes or removes the entry of a member's key.
+    /// Writes the entry of a key for a member, or removes it if the program may not show the value.
     fn renew(
         &mut self,
         memory: &mut impl Memory,
@@ -159,8 +163,9 @@ impl Table {
         }
     }
 
-    /// Gets that the program has answered for each partition since the last call (G7). A get that is answered while a gate changes its owner
-    /// counts for the next partition.
+    /// Gets that the program has answered for each partition since the last call (G7). If a gate
+    /// passes to another partition while a get is being answered, the get counts for the new
+    /// partition.
     pub fn hits(&mut self, memory: &impl Memory) -> impl Iterator<Item = (PartitionId, u64)> {
         self.gates.hits(memory)
     }
@@ -207,7 +212,8 @@ impl Table {
         }
     }
 
-    /// Writes the entry of a key, and opens it unless an op locks the key. Long keys and the empty key have no entry.
+    /// Writes the entry of a key, and opens it unless an op locks the key. Empty keys and keys that
+    /// are too long for an entry get none.
     pub(crate) fn write(&mut self, memory: &mut impl Memory, key: Key, contents: &Contents<'_>) {
         if !(1..=KERNEL_KEY_BYTES_MAX).contains(&key.1.len()) || !self.gates.has_room_for(contents.gate_owner)
         {
@@ -234,7 +240,8 @@ impl Table {
         }
     }
 
-    /// Moves a closed entry to another gate, which exists. Returns the gate's number.
+    /// Moves a closed entry to the gate of `gate_owner`, for which there must be room. Returns the
+    /// gate's number.
     fn move_to(&mut self, memory: &mut impl Memory, at: u32, gate_owner: GateOwner) -> u32 {
         let (_, before) = self.entries[at as usize].owner.as_mut().expect("an entry in use");
         let before = core::mem::replace(before, gate_owner);
@@ -246,7 +253,8 @@ impl Table {
         gate.number
     }
 
-    /// An entry for a new key: a free one, or the least recently used one with the same hash.
+    /// Finds an entry for a new key: a free one, or the least recently used one with the same hash,
+    /// which is evicted.
     fn make_room(&mut self, memory: &mut impl Memory, key: &Key, contents: &Contents<'_>) -> u32 {
         let (keyspace, digest) = contents.name;
         let first = first_way(keyspace, &digest, self.size.entries);
@@ -258,7 +266,8 @@ impl Table {
         if let Some((former, _)) = self.entries[at as usize].owner.clone() {
             self.remove(memory, &former);
         }
-        // As recently used as the newest, so that the next new key does not evict it at once.
+        // Counts as used when the most recent one was, so that the next new key does not evict it
+        // at once.
         let newest = (first..first + WAYS).map(|at| memory.load(Word::Entry(at, USED))).max();
         memory.store(Word::Entry(at, USED), newest.unwrap_or_default());
         self.entries[at as usize].owner = Some((key.clone(), contents.gate_owner));
@@ -267,7 +276,8 @@ impl Table {
     }
 }
 
-/// The entry, if the program may show it. The process answers for entries that expire, and for long values (G5).
+/// The entry, if the program may show it. The process answers gets of values that expire and of
+/// long values (G5).
 pub(crate) fn shown(entry: Option<&[u8]>) -> Option<Entry<'_>> {
     let entry = Entry::decode(entry?).ok()?;
     let stays = entry.expiry_ms == 0;

@@ -1,5 +1,6 @@
-//! Copies, and members' entries beside them, while lookups go on a word at a time whenever one is stored: what is answered must be what could be shown at some
-//! moment meanwhile.
+//! Random changes to copies and to members' entries, while lookups are in progress. At every store
+//! of the table each lookup advances by a few words. An answer is right if the value could be shown
+//! at some moment during the lookup.
 
 use crate::{PARTITION, SIZE, Words, entry, get, of, owner};
 use nicekv_kernel_gets::{Grant, Lookup, Memory, Outcome, Table, Word};
@@ -15,10 +16,10 @@ const KEYS: u64 = 4;
 const OWNERS: u64 = 2;
 const SERIALS: u64 = 3;
 const ROUNDS: u64 = 30_000;
-/// Times are up to this.
+/// Upper bound of random times.
 const TIMES: u64 = 100;
 
-/// A get under way: whose, when, and what it may be answered.
+/// A get in progress, and the values with which it may be answered.
 struct Reader {
     lookup: Lookup,
     key: u64,
@@ -27,7 +28,7 @@ struct Reader {
     allowed: Vec<Vec<u8>>,
 }
 
-/// The memory, and lookups that go on whenever something is stored.
+/// The shared memory, and the lookups that advance whenever a word is stored.
 struct Program {
     words: Words,
     readers: Vec<Reader>,
@@ -55,10 +56,10 @@ impl Program {
         *(if is_copy { &mut self.from_copies } else { &mut self.from_member }) += 1;
         let reply = reader.lookup.get().reply(body);
         let Ok((_, Datagram::Reply(reply))) = Datagram::decode(&reply) else { panic!("no reply") };
-        let value = reply.value.expect("it has one").to_vec();
+        let value = reply.value.expect("the reply has a value").to_vec();
         if !reader.allowed.contains(&value) {
             let (stamp, allowed) = (reader.stamp, &reader.allowed);
-            self.wrong.get_or_insert(format!("{stamp:?} is answered {value:?}, and may be {allowed:?}"));
+            self.wrong.get_or_insert(format!("{stamp:?}: answered {value:?}, allowed {allowed:?}"));
         }
     }
 }
@@ -81,18 +82,18 @@ struct Copy {
     value: Vec<u8>,
 }
 
-/// What was told, in full.
+/// A model without bounds: everything that the table was notified of.
 #[derive(Default)]
 struct Truth {
     copies: BTreeMap<u64, Copy>,
-    /// Of each owner: the serial, and until when.
+    /// The newest lease of each owner: its serial, and when it ends.
     leases: BTreeMap<SocketAddrV4, (u64, u64)>,
     members: BTreeMap<u64, Vec<u8>>,
     member_until_ns: u64,
 }
 
 impl Truth {
-    /// What a get may be answered now.
+    /// The value with which a get may be answered at present.
     fn shows(&self, key: u64, stamp: Stamp, now_ns: u64) -> Option<Vec<u8>> {
         if !stamp.is_some() {
             return self.members.get(&key).filter(|_| now_ns < self.member_until_ns).cloned();
@@ -128,7 +129,7 @@ impl Run {
         Self { table, program, truth: Truth::default(), values: 0, random: Random::new(0x636f_7079) }
     }
 
-    /// From now on this may be answered, too.
+    /// Adds the value that may be shown at present to what each get in progress may be answered.
     fn allow(&mut self) {
         for reader in &mut self.program.readers {
             reader.allowed.extend(self.truth.shows(reader.key, reader.stamp, reader.now_ns));
@@ -156,7 +157,7 @@ impl Run {
         let leased = self.truth.leases.get(&owner).map(|(serial, _)| *serial);
         let leased = leased.filter(|_| self.random.below(4) > 0);
         let lessor = Lessor { owner, serial: leased.unwrap_or(self.random.below(SERIALS)) };
-        // One that expires is nobody's here.
+        // The program never shows a copy that expires (G5).
         let expires = self.random.below(8) == 0;
         let kept = Copy { stamp, lessor, value: value.clone() };
         match expires {
@@ -220,7 +221,7 @@ impl Run {
         }
     }
 
-    /// What is wrong, if anything.
+    /// Runs all rounds. The error describes the first wrong answer or count.
     fn go(mut self) -> Result<Self, String> {
         let (mut of_copies, mut of_member) = (0, 0);
         for _ in 0..ROUNDS {
@@ -232,7 +233,10 @@ impl Run {
             }
             let counted = (self.program.from_copies, self.program.from_member);
             if (of_copies, of_member) != counted {
-                return Err(format!("{counted:?} were answered, {of_copies} and {of_member} told"));
+                return Err(format!(
+                    "(copies, member) hits: {counted:?} happened, {:?} were reported",
+                    (of_copies, of_member)
+                ));
             }
         }
         Ok(self)
@@ -241,8 +245,8 @@ impl Run {
 
 #[test]
 fn every_answer_was_showable_during_the_lookup() {
-    let run = Run::new().go().expect("nothing is wrong");
+    let run = Run::new().go().expect("all answers and counts are right");
     let Program { from_copies, from_member, .. } = run.program;
-    println!("{from_copies} gets were answered from copies, {from_member} as a member's");
+    println!("{from_copies} gets were answered from copies, {from_member} from members' entries");
     assert!(from_copies > 500 && from_member > 500, "{from_copies}, {from_member}");
 }

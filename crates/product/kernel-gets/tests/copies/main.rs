@@ -1,4 +1,4 @@
-//! What the table makes of copies, and what lookups then find.
+//! Entries of copies: what the table stores, and what lookups find.
 
 mod interleaved;
 mod told;
@@ -11,7 +11,7 @@ use nicekv_proto::{ClientId, Form, Get, KeyDigest, KeyspaceId, OpId, PartitionId
 use nicekv_replica::CopyOf;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// So few that keys make room for each other, and serials of owners go without.
+/// Small enough that keys evict each other and some lessors get no gate.
 const SIZE: Size = Size { entries: 8, gates: 1, lessors: 4 };
 const PARTITION: PartitionId = PartitionId(5);
 
@@ -52,7 +52,7 @@ impl Memory for Words {
     }
 }
 
-/// Two each have the digest in common.
+/// The name and key of a copy. Keys 2n and 2n + 1 have the same digest.
 fn of(key: u64) -> CopyOf {
     let name = (KeyspaceId(1), KeyDigest([(key / 2) as u8; 16]));
     let key = vec![key as u8; 1 + key as usize / 2 * 9];

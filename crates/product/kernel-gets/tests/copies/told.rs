@@ -1,4 +1,4 @@
-//! One key, and no lookup goes on while something is told.
+//! Notifications about one key. No lookup is in progress while the table applies one.
 
 use crate::{PARTITION, SIZE, Words, entry, get, of, owner};
 use nicekv_kernel_gets::{Grant, Lookup, Miss, Outcome, Table};
@@ -40,17 +40,17 @@ impl Quiet {
         self.table.grant(&mut self.words, &[grant]);
     }
 
-    /// How a get ends.
+    /// Looks the key up, to the end: the value, or why the get is passed to the process.
     fn ask(&mut self, stamp: Stamp, now_ns: u64) -> Result<Vec<u8>, Miss> {
         let mut lookup = Lookup::new(get(0, stamp), SIZE.entries, now_ns);
         let outcome = std::iter::repeat_with(|| lookup.step(&mut self.words)).find_map(|ended| ended);
-        match outcome.expect("it ends") {
+        match outcome.expect("the lookup ends") {
             Outcome::Pass(miss) => Err(miss),
             Outcome::Answer(body) => {
                 let reply = lookup.get().reply(&body);
                 let Ok((_, Datagram::Reply(reply))) = Datagram::decode(&reply) else { panic!("no reply") };
-                assert_eq!(reply.integer as usize, reply.length(), "clients are told how long it is");
-                Ok(reply.value.expect("it has one").to_vec())
+                assert_eq!(reply.integer as usize, reply.length(), "the integer is the reply's length (G8)");
+                Ok(reply.value.expect("the reply has a value").to_vec())
             }
         }
     }
@@ -66,7 +66,7 @@ fn get_of_a_copy_needs_its_instance_and_no_later_number() {
         assert_eq!(quiet.ask(Stamp { seen, ..STAMP }, 10), expected, "{seen}");
     }
     assert_eq!(quiet.ask(Stamp { instance: 8, ..STAMP }, 10), Err(Miss::Absent), "another instance");
-    assert_eq!(quiet.ask(Stamp::NONE, 10), Err(Miss::Absent), "for a member");
+    assert_eq!(quiet.ask(Stamp::NONE, 10), Err(Miss::Absent), "a get without a stamp needs a member's entry");
     assert_eq!((quiet.ask(STAMP, 29).is_ok(), quiet.ask(STAMP, 30)), (true, Err(Miss::Lease)));
     quiet.tell(CopyShift::Dropped(of(0)));
     assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Closed));
@@ -78,13 +78,13 @@ fn lease_belongs_to_one_serial() {
     quiet.lease(LESSOR, 30);
     quiet.keep(STAMP, LESSOR, b"first");
     quiet.lease(later, 60);
-    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Lease), "its serial is over");
+    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Lease), "the lease of the copy's serial has ended");
     quiet.keep(STAMP, later, b"second");
     assert_eq!(quiet.ask(STAMP, 40), Ok(b"second".to_vec()));
     let another = Lessor { owner: owner(9), ..later };
     quiet.lease(another, 0);
-    assert_eq!(quiet.ask(STAMP, 40), Ok(b"second".to_vec()), "of another owner");
-    // Gates of serials that are over are free again: there are four.
+    assert_eq!(quiet.ask(STAMP, 40), Ok(b"second".to_vec()), "another owner's lease does not matter");
+    // Gates of ended serials are freed: this needs far more than the four gates of lessors.
     for serial in 3..100 {
         let lessor = Lessor { serial, ..LESSOR };
         quiet.keep(STAMP, lessor, &[serial as u8]);
@@ -94,7 +94,7 @@ fn lease_belongs_to_one_serial() {
 }
 
 #[test]
-fn owners_without_a_gate_are_left_to_the_process() {
+fn copies_of_a_lessor_without_a_gate_are_left_to_the_process() {
     let mut quiet = Quiet::new();
     for number in 0..4 {
         quiet.lease(Lessor { owner: owner(number), serial: 1 }, 60);
@@ -104,11 +104,11 @@ fn owners_without_a_gate_are_left_to_the_process() {
     assert_eq!(quiet.ask(STAMP, 10), Ok(b"first".to_vec()));
     quiet.keep(STAMP, beyond, b"second");
     quiet.lease(beyond, 60);
-    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Closed), "what was there before is no copy any more");
+    assert_eq!(quiet.ask(STAMP, 10), Err(Miss::Closed), "the older copy was removed");
     quiet.lease(Lessor { owner: owner(1), serial: 1 }, 0);
     quiet.lease(beyond, 60);
     quiet.keep(STAMP, beyond, b"second");
-    assert_eq!(quiet.ask(STAMP, 10), Ok(b"second".to_vec()), "there is one again");
+    assert_eq!(quiet.ask(STAMP, 10), Ok(b"second".to_vec()), "a gate became free");
 }
 
 #[test]
@@ -119,11 +119,11 @@ fn key_changes_from_copy_to_member_entry_and_back() {
     for _ in 0..3 {
         quiet.keep(STAMP, LESSOR, b"copy");
         assert_eq!(quiet.ask(STAMP, 10), Ok(b"copy".to_vec()));
-        assert!(quiet.ask(Stamp::NONE, 10).is_err(), "it is no member");
+        assert!(quiet.ask(Stamp::NONE, 10).is_err(), "the entry is a copy's");
         quiet.tell(CopyShift::Dropped(of(0)));
         quiet.member(read());
         assert_eq!(quiet.ask(Stamp::NONE, 10), Ok(b"member".to_vec()));
-        assert!(quiet.ask(STAMP, 10).is_err(), "it is a member");
+        assert!(quiet.ask(STAMP, 10).is_err(), "the entry is a member's");
         quiet.member(ShiftKind::Unknown);
         assert!(quiet.ask(Stamp::NONE, 10).is_err() && quiet.ask(STAMP, 10).is_err());
     }
