@@ -1,4 +1,5 @@
-//! Memory layout: entries and gates as arrays of 64-bit words, shared by the process and the program.
+//! Memory layout: entries and gates as arrays of 64-bit words, shared by the process and the
+//! program.
 
 use alloc::format;
 use alloc::string::String;
@@ -62,7 +63,8 @@ pub enum Word {
 /// The memory that program and process share.
 pub trait Memory {
     fn load(&self, at: Word) -> u64;
-    /// Writes a word with release ordering: a reader that sees it also sees everything written before.
+    /// Writes a word with release ordering: a reader that sees it also sees everything written
+    /// before.
     fn store(&mut self, at: Word, word: u64);
     fn count(&mut self, at: Word) {
         self.store(at, self.load(at).wrapping_add(1));

@@ -1,4 +1,5 @@
-//! What the program does for one get that it may answer: the reference for the program in C, `gets.bpf.c`.
+//! What the program does for one get that it may answer: the reference for the program in C,
+//! `gets.bpf.c`.
 
 use crate::layout::{
     BODY, CHAIN, DIGEST, ENTRY_WORDS, GATE, HITS, INSTANCE, KEY, LEASE, Memory, SEEN, SHAPE, USED, VERSION,

@@ -1,5 +1,6 @@
-//! Admission, the ingress access control: who may send what. A client cannot pass for a server, nor send what only servers send to
-//! each other. Nodes check again what they know: the addresses of members.
+//! Admission, the ingress access control: who may send what. A client cannot pass for a server, nor
+//! send what only servers send to each other. Nodes check again what they know: the addresses of
+//! members.
 //!
 //! ```text
 //!   any frame          MAC or IP address of a server, from another port than the server's     ─▶ source_refused
@@ -14,11 +15,12 @@
 //!   anything else      passes
 //! ```
 //!
-//! The sender is identified by the ingress port or, behind a socket, which has no ports, by the source address. At a trunk it is the
-//! server behind it that has both addresses: the switch that the sender is attached to has admitted the frame, and each switch on the
-//! way checks it again, as far as it can tell the hosts behind a trunk apart. A server's privileges go with the UDP port that it owns,
-//! so another process on its machine is a client. A switch without tables knows no servers: it drops everything for a vring and passes
-//! other traffic, heartbeats included.
+//! The sender is identified by the ingress port or, behind a socket, which has no ports, by the
+//! source address. At a trunk it is the server behind it that has both addresses: the switch that
+//! the sender is attached to has admitted the frame, and each switch on the way checks it again, as
+//! far as it can tell the hosts behind a trunk apart. A server's privileges go with the UDP port
+//! that it owns, so another process on its machine is a client. A switch without tables knows no
+//! servers: it drops everything for a vring and passes other traffic, heartbeats included.
 
 use core::net::SocketAddrV4;
 
@@ -26,29 +28,30 @@ use nicekv_proto::{HeaderLayout, Opcode, ROOM_STAMP};
 
 use crate::{Counter, Host, HostIndex, HostRole, Ring};
 
-/// Where a datagram came in.
+/// The way by which a datagram arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingress {
-    /// At a port of the switch.
+    /// It arrived at a port of the switch.
     Port {
-        /// Its index.
+        /// The index of the port.
         port: u16,
-        /// The MAC source address, if there is Ethernet.
+        /// The MAC source address, if the frame has an Ethernet header.
         mac: Option<[u8; 6]>,
     },
-    /// From a socket: there are no ports, and the kernel vouches for the source address.
+    /// It was received from a socket. There are no ports, and the kernel vouches for the source
+    /// address.
     Socket,
 }
 
-/// Opcodes that anybody may send to a unicast vring.
+/// Opcodes that any sender may use in a unicast vring.
 pub const OPCODES_UNICAST: u64 =
     bit(Opcode::Get) | bit(Opcode::Scan) | bit(Opcode::Bundle) | bit(Opcode::ReadChunks);
-/// Messages from nodes to the switch itself, by way of a vring of either kind.
+/// Opcodes of messages from nodes to the switch itself. Nodes send them to a vring of either kind.
 pub const OPCODES_SWITCH: u64 =
     bit(Opcode::HotConfirm) | bit(Opcode::HotClose) | bit(Opcode::HotValue) | bit(Opcode::HotLease);
-/// Opcodes that nodes may send to a unicast vring.
+/// Opcodes that nodes may use in a unicast vring.
 pub const OPCODES_UNICAST_NODE: u64 = OPCODES_UNICAST | OPCODES_SWITCH;
-/// Opcodes that anybody may send to a multicast vring.
+/// Opcodes that any sender may use in a multicast vring.
 pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
     | bit(Opcode::QuorumQuery)
     | bit(Opcode::QuorumStore)
@@ -58,16 +61,19 @@ pub const OPCODES_MULTICAST: u64 = bit(Opcode::Update)
     | bit(Opcode::ReadChunks)
     | bit(Opcode::Listen)
     | bit(Opcode::Publish);
-/// Opcodes that nodes may send to a multicast vring.
+/// Opcodes that nodes may use in a multicast vring.
 pub const OPCODES_MULTICAST_NODE: u64 =
     OPCODES_MULTICAST | bit(Opcode::Decisions) | bit(Opcode::PeerFragment) | OPCODES_SWITCH;
-/// Opcodes that anybody may send to the ring of groups: negotiation with storage targets, reads, and chunks (Replicast §III).
+/// Opcodes that any sender may use in the ring of groups: negotiation with storage targets, reads,
+/// and chunks (Replicast §III).
 pub const OPCODES_GROUP: u64 =
     bit(Opcode::Chunk) | bit(Opcode::ChunkRequest) | bit(Opcode::ChunkAccept) | bit(Opcode::ChunkRead);
-/// Opcodes that anybody may send to a server's own address: requests, directed or not, and directory queries.
+/// Opcodes that any sender may use at a server's own address: requests, directed or not, and
+/// directory queries.
 pub const OPCODES_REQUEST: u64 =
     OPCODES_UNICAST | OPCODES_MULTICAST | bit(Opcode::Directed) | bit(Opcode::DirectoryQuery);
-/// Opcodes that nodes may send to a server's own address: all but those of the metadata service and those between nodes and switches.
+/// Opcodes that nodes may use at a server's own address: all but those that only the metadata
+/// service sends, and those that only pass between nodes and switches.
 pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply)
     | bit(Opcode::Assign)
     | bit(Opcode::Probe)
@@ -75,10 +81,11 @@ pub const OPCODES_NODE: u64 = !(bit(Opcode::HeartbeatReply)
     | bit(Opcode::HotClosed)
     | bit(Opcode::HotLeased));
 
-/// Opcodes that count as an update in a multicast ring, whose bundles contain updates. Fragments do not count: one op may be dozens
-/// of them.
+/// Opcodes that are counted as updates in a multicast ring, where bundles contain updates.
+/// Fragments are not counted, because one op may consist of dozens.
 pub const OPCODES_UPDATE: u64 = bit(Opcode::Update) | bit(Opcode::QuorumStore) | bit(Opcode::Bundle);
-/// Opcodes that count as a read in a multicast ring. In a unicast ring every request is a read.
+/// Opcodes that are counted as reads in a multicast ring. In a unicast ring every request is a
+/// read.
 pub const OPCODES_READ: u64 = bit(Opcode::QuorumQuery);
 
 const fn bit(opcode: Opcode) -> u64 {
@@ -89,12 +96,12 @@ pub(crate) fn holds(opcodes: u64, opcode: u8) -> bool {
     opcodes.checked_shr(opcode.into()).is_some_and(|shifted| shifted & 1 == 1)
 }
 
-/// Whether a frame with this MAC source address may come in at a port.
+/// Whether a frame with this MAC source address may arrive at the port.
 pub(crate) fn is_mac_of_port(hosts: &HostIndex, port: u16, mac: [u8; 6]) -> bool {
     hosts.with_mac(mac).is_none_or(|owner| owner.port == port)
 }
 
-/// Whether a packet or ARP frame with this IP source address may come in at a port.
+/// Whether a packet or ARP frame with this IP source address may arrive at the port.
 pub(crate) fn is_ip_of_port(hosts: &HostIndex, port: u16, ip: [u8; 4]) -> bool {
     hosts.with_ip(ip).is_none_or(|owner| owner.port == port)
 }
@@ -102,7 +109,8 @@ pub(crate) fn is_ip_of_port(hosts: &HostIndex, port: u16, ip: [u8; 4]) -> bool {
 /// The sending server, and whether it sends from the UDP port that it owns.
 type Server<'a> = Option<(&'a Host, bool)>;
 
-/// The server that sends from there, if the sender is one.
+/// The server that sent the datagram, or `None` if the sender is a client. The error is the counter
+/// of the reason why the sender is refused.
 fn server(hosts: &HostIndex, ingress: Ingress, from: SocketAddrV4) -> Result<Server<'_>, Counter> {
     let ip = from.ip().octets();
     match ingress {
@@ -126,7 +134,7 @@ fn server(hosts: &HostIndex, ingress: Ingress, from: SocketAddrV4) -> Result<Ser
     }
 }
 
-/// The server with one of these addresses behind a trunk port.
+/// The server behind a trunk port that has one of these addresses.
 fn behind(hosts: &HostIndex, port: u16, ip: [u8; 4], mac: Option<[u8; 6]>) -> Result<Option<&Host>, Counter> {
     let found = hosts.with_ip(ip).or_else(|| hosts.with_mac(mac?));
     if found.is_some_and(|host| host.port != port) { Err(Counter::SourceRefused) } else { Ok(found) }
@@ -160,7 +168,8 @@ pub(crate) fn admit_to_vring<'a>(
     Ok(server.map(|(host, _)| host))
 }
 
-/// Checks a datagram to `to`, which is not in a vring. `is_fragment`: it is the first of several fragments.
+/// Checks a datagram to `to`, an address outside of the vrings. `is_fragment`: the datagram is the
+/// first of several fragments.
 pub(crate) fn admit_to_address(
     hosts: &HostIndex,
     ingress: Ingress,
@@ -173,7 +182,7 @@ pub(crate) fn admit_to_address(
         return Ok(());
     }
     let header = HeaderLayout::peek(payload);
-    // No switch has written that stamp (H2).
+    // Switches write stamps only into datagrams for vrings, so the sender forged this one (H2).
     if header.is_some_and(|header| header.room == ROOM_STAMP) {
         return Err(Counter::OpcodeRefused);
     }
@@ -185,7 +194,8 @@ pub(crate) fn admit_to_address(
     };
     match header {
         Some(header) if !holds(allowed, header.opcode) => Err(Counter::OpcodeRefused),
-        // The store sends no fragments, and the header of the datagram may be in the next one.
+        // The store sends no fragments, and the next fragment may have the header, which cannot be
+        // checked here.
         _ if is_fragment => Err(Counter::OpcodeRefused),
         _ => Ok(()),
     }

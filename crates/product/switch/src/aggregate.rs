@@ -1,4 +1,5 @@
-//! Aggregation of table entries (TurboKV §6): neighbouring entries whose requests leave by the same trunks share one entry.
+//! Aggregation of table entries (TurboKV §6): neighbouring entries whose requests leave by the same
+//! trunks share one entry.
 //!
 //! ```text
 //!   all records             at a core: trunks only             at the ToR of node-0 and node-1
@@ -8,13 +9,14 @@
 //!   30–39 head 5  tail 1                                       30–39 tail 1 (chain 5 6 1)   puts ▶ 3
 //! ```
 //!
-//! An entry is *transit* at a switch if every host that it may lead to, including those of divisions, is behind a trunk. A datagram
-//! crosses a trunk unchanged, so only the ports of such an entry matter. Adjacent transit entries with the same ports are merged into one,
-//! which has no chain and no division, and names the host with the lowest id behind each port. All others stay exact: chain headers are
-//! written by the switch that the receiver is attached to.
+//! An entry is *transit* at a switch if every host that it may lead to, including those of
+//! divisions, is behind a trunk. A datagram crosses a trunk unchanged, so only the ports of such an
+//! entry matter. Adjacent transit entries with the same ports are merged into one, which has no
+//! chain and no division, and names the host with the lowest id behind each port. All others stay
+//! exact: chain headers are written by the switch that the receiver is attached to.
 //!
-//! The gain depends on the placement. With ordered keys whose neighbours are kept in the same rack, a core switch has one entry for each
-//! run; with hashed keys almost nothing is merged.
+//! The gain depends on the placement. With ordered keys whose neighbours are kept in the same rack,
+//! a core switch has one entry for each run; with hashed keys almost nothing is merged.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -31,28 +33,28 @@ struct TransitPorts {
 /// An entry with its ports, if it is a transit entry.
 type Candidate<E> = (E, Option<TransitPorts>);
 
-/// Merges the entries of one switch's tables as far as they stay equivalent there.
+/// Merges entries of one switch's tables without changing where it sends any datagram.
 pub(crate) fn aggregated(mut tables: TableSet) -> TableSet {
     let trunks = Trunks::of(&tables);
     tables.record = trunks.merge_records(core::mem::take(&mut tables.record));
-    // Groups of storage targets follow all vnodes, and have no entry for gets. They stay exact, because their places assign the bits of
-    // addresses.
+    // The multicast table ends with the groups of storage targets, which have no entry for gets.
+    // They stay exact, because their places assign the bits of addresses.
     let of_groups = tables.multicast.split_off(tables.unicast.len().min(tables.multicast.len()));
     let vnodes = core::mem::take(&mut tables.unicast).into_iter().zip(core::mem::take(&mut tables.multicast));
     (tables.unicast, tables.multicast) = trunks.merge_vnodes(vnodes.collect());
     tables.multicast.extend(of_groups);
-    // The divisions of a transit partition are never looked up.
+    // All requests of a transit partition leave by trunks, so its divisions need no lookup.
     tables.division.retain(|entry| !trunks.transit.contains(&entry.partition));
     tables
 }
 
 struct Trunks {
     hosts: HostIndex,
-    /// Hosts of the divisions of each partition.
+    /// The hosts of each partition's divisions.
     divided: BTreeMap<u32, Vec<HostId>>,
-    /// Partitions all of whose entries are transit.
+    /// Partitions that have only transit entries.
     transit: BTreeSet<u32>,
-    /// The host with the lowest id behind each trunk port.
+    /// The host with the lowest id behind each trunk port; merged entries name it.
     first_behind: BTreeMap<u16, HostId>,
 }
 
@@ -91,7 +93,7 @@ impl Trunks {
         trunks
     }
 
-    /// The trunk that a host is behind.
+    /// The trunk port that leads to a host; `None` if the host is attached to this switch.
     fn port(&self, host: HostId) -> Option<u16> {
         self.hosts.get(host).filter(|host| host.is_remote).map(|host| host.port)
     }
@@ -106,7 +108,7 @@ impl Trunks {
         Some(TransitPorts { gets, others: others.collect::<Option<_>>()? })
     }
 
-    /// One host for each of these ports.
+    /// One host behind each of these ports.
     fn members(&self, ports: &TransitPorts) -> MemberSet {
         MemberSet::new(ports.others.iter().map(|port| self.first_behind[port]))
     }
@@ -138,7 +140,7 @@ impl Trunks {
         merged.into_iter().map(|(record, _)| record).collect()
     }
 
-    /// Merges the two halves of a block, repeatedly.
+    /// Repeatedly merges the two halves of a block into one entry.
     fn merge_vnodes(
         &self,
         mut vnodes: Vec<(UnicastEntry, MulticastEntry)>,
@@ -169,7 +171,7 @@ impl Trunks {
     }
 }
 
-/// The block that consists of these two halves. A block is smaller than a ring.
+/// The block that consists of these two halves, unless it would be a whole ring.
 fn merged_block(one: Prefix, other: Prefix) -> Option<Prefix> {
     let length = one.length.checked_sub(1).filter(|length| *length > 16 && one.length == other.length)?;
     let parent = Prefix::new(one.address, length);

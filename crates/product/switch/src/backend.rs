@@ -1,4 +1,5 @@
-//! What the controller asks of every back end: the reference pipeline, the user-space switch, the kernel programs.
+//! The interface of every back end to the controller: the reference pipeline, the user-space
+//! switch, and the kernel programs.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,25 +15,27 @@ use crate::{
 
 /// A switch whose tables can be set.
 pub trait Backend {
-    /// Replaces all tables, make-before-break: when it returns `Ok`, every later packet is forwarded by the new generation, and
-    /// none by the old one is still under way. On an error the old generation stays in force.
+    /// Replaces all tables, make-before-break. When it returns `Ok`, the new generation forwards
+    /// every later packet, and no packet that the old generation matched is still in the switch. On
+    /// an error the old generation stays in force.
     fn install(&mut self, tables: &TableSet) -> Result<(), BackendError>;
 
     /// Changes one table of the installed generation, as atomically as [`Self::install`].
     fn update(&mut self, update: &TableUpdate) -> Result<(), BackendError>;
 
-    /// Fill and hits of each table, in the order of [`Table::ALL`].
+    /// Number of entries and hits of each table, in the order of [`Table::ALL`].
     fn table_status(&self) -> Result<Vec<TableStatus>, BackendError>;
 
-    /// Hits of each entry of `table`, in the order of the installed [`TableSet`]. An entry keeps its count across generations as
-    /// long as its match stays.
+    /// Hits of each entry of `table`, in the order of the installed [`TableSet`]. An entry keeps
+    /// its count in a new generation that has the same match.
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError>;
 
-    /// Client requests among the hits of each entry, in the same order (TurboKV §5.1). Messages between nodes in a multicast ring
-    /// do not count.
+    /// Client requests among the hits of each entry, in the same order (TurboKV §5.1). Messages
+    /// between nodes in a multicast ring do not count.
     fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError>;
 
-    /// The switch's ports, ascending; `None`: it reaches hosts by their addresses and has no ports.
+    /// The switch's port numbers, ascending; `None` if the switch has no ports and reaches hosts by
+    /// their addresses.
     fn ports(&self) -> Option<Vec<u16>> {
         None
     }
@@ -46,20 +49,22 @@ pub trait Backend {
     /// Sets all cells of a register to zero.
     fn reset_register(&mut self, register: Register) -> Result<(), BackendError>;
 
-    /// Sets which keyspaces spread their hot keys, and how hot keys are detected. Setting the same again changes nothing.
+    /// Configures which keyspaces spread their hot keys, and how hot keys are detected. Setting an
+    /// equal configuration changes nothing.
     fn set_hot(&mut self, config: &HotConfig) -> Result<(), BackendError>;
 
-    /// Changes table `hot` ([`HotTable::change`](crate::HotTable::change)). Its entries outlive generations of the other tables.
+    /// Changes table `hot` ([`HotTable::change`](crate::HotTable::change)). Installing other tables
+    /// does not change its entries.
     fn change_hot(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) -> Result<(), BackendError>;
 
-    /// Counts of hot entries and of candidates. Begins a new counting period for candidates.
+    /// The request counts of hot entries and of candidates. Begins a new counting period for
+    /// candidates.
     fn read_hot(&mut self) -> Result<HotReading, BackendError>;
 
     /// The global counters since the switch started.
     fn counters(&self) -> Result<Counters, BackendError>;
 }
 
-/// Errors of a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BackendError {
     /// The tables break a rule; nothing was changed.
@@ -71,7 +76,7 @@ pub enum BackendError {
     /// The parameters of hot-key detection are out of bounds; nothing was changed.
     #[error(transparent)]
     HotConfigRefused(#[from] ConfigError),
-    /// There is no such cell; nothing was changed.
+    /// The register has no such cell; nothing was changed.
     #[error("register {} has no cell {cell}", .register.name())]
     NoCell {
         /// The register.
@@ -79,26 +84,26 @@ pub enum BackendError {
         /// The requested cell.
         cell: u32,
     },
-    /// The platform below failed; the old tables are in force.
+    /// The platform (for example the kernel) failed; the old tables are in force.
     #[error("{0}")]
     Platform(String),
 }
 
-/// Datagrams with client requests that an entry has matched.
+/// Number of client requests that an entry has matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryRequests {
     /// Gets, scans and quorum queries.
     pub reads: u64,
-    /// Everything that changes values.
+    /// All requests that change values.
     pub updates: u64,
 }
 
-/// Fill and hits of one table.
+/// Number of entries and hits of one table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableStatus {
-    /// [`Table::name`].
+    /// The table's name, [`Table::name`].
     pub name: String,
-    /// Installed entries.
+    /// Number of installed entries.
     pub entries: u32,
     /// Capacity in entries.
     pub capacity: u32,

@@ -1,6 +1,7 @@
 //! One generation of tables, compiled for lookup, with the hit counts of its entries.
 //!
-//! An incremental update compiles one table; the others are shared with the generation before.
+//! An incremental update compiles only the table that changes. The new generation shares the other
+//! tables with the one before.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -17,25 +18,27 @@ use crate::{EntryRequests, HostIndex, Match, MulticastEntry, Prefix, Ring, TABLE
 pub(crate) struct CompiledTables {
     pub(crate) tables: TableSet,
     pub(crate) hosts: HostIndex,
-    /// Egress ports of each entry of `multicast_vring`, and of `record`.
+    /// Egress ports of each entry: of `multicast_vring`, then of `record`.
     egress: [Arc<Vec<Vec<EgressPort>>>; 2],
     matchers: Matchers,
-    /// By table and entry, in the order of `tables`.
+    /// Hits by table and entry, in the order of `tables`.
     hits: [Vec<u64>; TABLE_COUNT],
-    /// The same for tables that match updates; empty for the others, whose hits are all reads.
+    /// Client requests in the same order, for tables that match updates. Empty for other tables,
+    /// all of whose hits are reads.
     requests: [Vec<EntryRequests>; TABLE_COUNT],
 }
 
 /// The compiled match keys.
 #[derive(Clone, Debug)]
 struct Matchers {
-    /// By table; empty for tables that do not match addresses.
+    /// Prefixes by table; empty for tables that do not match addresses.
     prefixes: [Arc<LongestPrefixMatch>; TABLE_COUNT],
     records: Arc<RangeMatch>,
 }
 
 impl CompiledTables {
-    /// Compiles validated tables. An entry whose match is also in `old` keeps its hit count.
+    /// Compiles validated tables. An entry inherits the hit count of the entry in `old` with the
+    /// same match.
     pub(crate) fn new(tables: TableSet, old: Option<&Self>) -> Self {
         let prefixes = Table::ALL.map(|table| Arc::new(compile(&tables, table)));
         let matchers = Matchers { prefixes, records: Arc::new(RangeMatch::new(&tables)) };
@@ -80,24 +83,25 @@ impl CompiledTables {
         Self { hosts, egress, matchers, hits, requests, tables }
     }
 
-    /// Egress ports to the members of an entry of `multicast_vring`.
+    /// The egress ports that lead to the members of an entry of `multicast_vring`.
     pub(crate) fn multicast_egress(&self, entry: usize) -> &[EgressPort] {
         &self.egress[0][entry]
     }
 
-    /// Egress ports to the members of an entry of `record`.
+    /// The egress ports that lead to the members of an entry of `record`.
     pub(crate) fn record_egress(&self, entry: usize) -> &[EgressPort] {
         &self.egress[1][entry]
     }
 
-    /// The index of the entry with the longest prefix that covers `address` in `scope`; counts the hit.
+    /// The index of the entry with the longest prefix that covers `address` in `scope`; counts the
+    /// hit.
     pub(crate) fn lookup(&mut self, table: Table, scope: Option<u32>, address: [u8; 4]) -> Option<usize> {
         let index = self.find(table, scope, address)?;
         self.count_hit(table, index);
         Some(index)
     }
 
-    /// The same without counting.
+    /// Like [`Self::lookup`], but does not count the hit.
     pub(crate) fn find(&self, table: Table, scope: Option<u32>, address: [u8; 4]) -> Option<usize> {
         let key = u64::from(scope.unwrap_or(0)) << 32 | u64::from(u32::from_be_bytes(address));
         Some(self.matchers.prefixes[table as usize].lookup(key)? as usize)
@@ -107,7 +111,7 @@ impl CompiledTables {
         self.hits[table as usize][entry] += 1;
     }
 
-    /// Whether the keyspace with this unicast ring is matched by records.
+    /// Whether the keyspace with this unicast ring has records instead of vnodes.
     pub(crate) fn has_records(&self, ring: Prefix) -> bool {
         self.matchers.records.has(ring)
     }
@@ -119,7 +123,7 @@ impl CompiledTables {
         Some(index)
     }
 
-    /// The largest value of the record that covers a match value.
+    /// The last value of the record that covers a match value.
     pub(crate) fn record_end(&self, ring: Prefix, (keyspace, value): (u16, u128)) -> Option<u128> {
         let record = self.matchers.records.find(ring, keyspace, value)?;
         Some(self.tables.record[record].last)
@@ -170,7 +174,7 @@ fn compile(tables: &TableSet, table: Table) -> LongestPrefixMatch {
     }))
 }
 
-/// The counts of `old` for the entries of `tables` with the same match; zero for others.
+/// For each entry of `tables`, the count of the entry in `old` with the same match, or zero.
 fn inherited<C: Copy + Default>(
     tables: &TableSet,
     old: &CompiledTables,

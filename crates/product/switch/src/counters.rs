@@ -1,33 +1,35 @@
-//! The named global counters of a switch. Their numbers are indexes into the counter array of the kernel programs.
+//! The named global counters of a switch. Their numbers are indexes into the counter array of the
+//! kernel programs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{TABLE_COUNT, Table};
 
-/// A counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Counter {
-    /// Dropped: too short to classify, or for a vring with inconsistent lengths.
+    /// Dropped: too short to classify, or addressed to a vring with inconsistent lengths.
     Malformed,
-    /// Dropped: for a vring, but no entry covers it, or it is not UDP, or it is ARP.
+    /// Dropped: addressed to a vring, but no entry covers it, or it is ARP or another protocol than
+    /// UDP.
     VringMiss,
-    /// Dropped: for a vring in a form that the store never sends (VLAN tag, IP fragment).
+    /// Dropped: addressed to a vring in a form that the store never sends (VLAN tag, IP fragment).
     VringRefused,
-    /// Dropped: for a vring, but not a datagram of the store.
+    /// Dropped: addressed to a vring, but not a datagram of the store.
     NotOurs,
-    /// Dropped: from an address that is not the sender's.
+    /// Dropped: the source address does not belong to the sender.
     SourceRefused,
-    /// Dropped: an opcode that this sender may not send there.
+    /// Dropped: this sender may not send this opcode to this address.
     OpcodeRefused,
     /// Copies of multicasts, one for each egress port.
     MulticastCopies,
-    /// Dropped by the egress stage: a copy for a port without a host. Indicates a bug in a back end.
+    /// Dropped by the egress stage: a copy of a multicast for a port without a host. Indicates a
+    /// bug in a back end.
     EgressDropped,
-    /// Other traffic, sent to the port on which its destination was learned.
+    /// Other traffic that was sent to the port where its destination address was learned.
     LearnedForwarded,
-    /// Other traffic to a group or an unknown destination, sent to every other port.
+    /// Other traffic to a group or an unknown destination, which was sent to every other port.
     Flooded,
-    /// Dropped: its receiver is on the ingress port or behind the ingress trunk.
+    /// Dropped: its receiver is at the ingress port or behind the ingress trunk.
     SamePortDropped,
     /// Requests sent along a chain: puts to its head, gets to its tail.
     Chained,
@@ -39,19 +41,20 @@ pub enum Counter {
     HotConfirmed,
     /// Closes of hot keys that were answered.
     HotClosed,
-    /// Messages about hot keys that were ignored: an unknown instance or holder, or a value that the entry does not allow.
+    /// Messages about hot keys that were ignored: the instance or the holder is unknown, or the
+    /// entry does not allow the value.
     HotUnheard,
     /// Gets of hot keys that the switch has answered itself.
     HotAnswered,
     /// Values of hot keys that the switch has stored.
     HotKept,
-    /// Lease messages for such values that were answered.
+    /// Lease messages for stored values that were answered.
     HotLeased,
     /// Matches in a table.
     Hits(Table),
 }
 
-/// Every counter except the hits of tables.
+/// All counters except the hits of tables.
 const FIXED: [Counter; 20] = [
     Counter::Malformed,
     Counter::VringMiss,
@@ -91,7 +94,7 @@ impl Counter {
         all
     };
 
-    /// Its index.
+    /// The counter's index in the array of the kernel programs.
     pub const fn index(self) -> usize {
         match self {
             Self::Malformed => 0,
@@ -118,7 +121,7 @@ impl Counter {
         }
     }
 
-    /// The name in status screens and metrics.
+    /// The counter's name in status screens and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -167,7 +170,7 @@ impl Counters {
         Counter::ALL.into_iter().zip(self.0)
     }
 
-    /// The difference to an earlier reading.
+    /// The difference from an earlier reading.
     pub fn since(&self, earlier: &Counters) -> Counters {
         let mut difference = *self;
         for (value, before) in difference.0.iter_mut().zip(earlier.0) {

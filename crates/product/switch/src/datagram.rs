@@ -1,12 +1,13 @@
-//! The pipeline on datagrams instead of frames: what the user-space switch behind a socket and the simulator run.
+//! The pipeline on datagrams instead of frames: what the user-space switch behind a socket and the
+//! simulator run.
 //!
 //! ```text
 //!  client ─▶ 127.11.x.y ─▶ [ admission ─▶ match-action ─▶ reply_to := client ] ─▶ 127.20.0.1
 //!                                                                             └▶ 127.20.0.2
 //! ```
 //!
-//! A switch behind a socket sends from its own address, so it writes the sender's address into the header; a switch with ports keeps
-//! the source address and does not.
+//! A switch behind a socket sends from its own address, so it writes the sender's address into the
+//! header; a switch with ports keeps the source address and does not.
 
 use core::net::SocketAddrV4;
 
@@ -22,25 +23,26 @@ use crate::{Copies, Counter, Hop, LookupKey, Ring, Route, Router};
 /// The verdict on a datagram.
 #[derive(Clone, Debug)]
 pub enum DatagramVerdict<'a> {
-    /// Not for a vring: forward it to its own destination.
+    /// The datagram is not for a vring: forward it to its own destination.
     NotVring,
-    /// To this hop.
+    /// Send the datagram to this hop.
     Unicast(Hop),
-    /// A copy to each of these hops.
+    /// Send a copy to each of these hops.
     Multicast(Copies<'a>),
-    /// The payload is now a piece of a scan, for this hop; `None`: dropped. The rest must be processed next
-    /// ([`Router::process_scan_rest`]).
+    /// The payload now holds a piece of a scan for this hop; `None`: the piece is dropped. Process
+    /// the rest next ([`Router::process_scan_rest`]).
     Piece(Option<Hop>, ScanRest),
-    /// The payload is now the switch's reply of this many bytes, for the sender (H9).
+    /// The payload now begins with the switch's reply to the sender, of this many bytes (H9).
     Answered(usize),
-    /// Dropped; a counter has the reason.
+    /// The datagram is dropped; a counter tells the reason.
     Dropped,
 }
 
 impl Router {
-    /// Processes one datagram from `from` to `to`. Behind a socket, the sender's address is written into a datagram for a vring,
-    /// unless a server sent it. `now_ns`: the boot-time clock, read after the datagram has arrived; only requests with room for a stamp
-    /// and lease messages depend on it. Does not allocate, except for values that the switch stores.
+    /// Processes one datagram from `from` to `to`. Behind a socket, the sender's address is written
+    /// into a datagram for a vring, unless a server sent it. `now_ns`: the boot-time clock, read
+    /// after the datagram arrived; only requests with room for a stamp and lease messages depend on
+    /// it. Does not allocate, except for values that the switch stores.
     pub fn process(
         &mut self,
         now_ns: u64,
@@ -67,7 +69,8 @@ impl Router {
         let pieces = scan_split::pieces_of(payload, self.is_trunk(ingress));
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
-            // A sender to groups is a client: it has another UDP port than the node on the same host. Its host's port is the node's.
+            // A datagram to a group comes from a client, which has another UDP port than the node
+            // on the same host. So the port is found by the IP address.
             Ingress::Socket if ring == Ring::Group => self.port_of(from),
             Ingress::Socket => sender,
         };
@@ -90,8 +93,8 @@ impl Router {
         }
     }
 
-    /// Processes the rest of a scan after [`Self::process`] or this method returned a piece, in `payload`. Callers loop at most
-    /// [`PIECES_MAX`] times.
+    /// Processes the rest of a scan after [`Self::process`] or this method returned a piece, in
+    /// `payload`. Callers loop at most [`PIECES_MAX`] times.
     ///
     /// [`PIECES_MAX`]: nicekv_proto::scan::PIECES_MAX
     pub fn process_scan_rest(
@@ -104,7 +107,7 @@ impl Router {
     ) -> DatagramVerdict<'_> {
         let came_by = match ingress {
             Ingress::Port { port, .. } => Some(port),
-            // The sender does not matter to a unicast.
+            // A unicast does not need to exclude the sender.
             Ingress::Socket => None,
         };
         let pieces = rest.write(payload);
@@ -126,14 +129,15 @@ impl Router {
         let has_room = has_room_for_stamp(payload);
         let request = Request { key, has_room, from, payload: Some(&*payload), now_ns };
         let (route, stamp) = self.route_hot(request, came_by);
-        // Copies for trunks would have to stay unchanged, but there are no trunks behind a socket.
+        // Copies for trunks would have to stay without the stamp, but a switch behind a socket has
+        // no trunks.
         if let (Some(stamp), Some(room)) = (stamp, room_for_stamp(payload)) {
             *room = stamp.to_bytes();
         }
         let hop = match route {
             Route::Unicast(hop) => hop,
             Route::Chain(hop, header) => {
-                // For a host behind a trunk, the switch there writes the header.
+                // If the host is behind a trunk, the switch there writes the header.
                 if let (Some(Hop::Host(_)), Some(room)) = (hop, room_of(payload)) {
                     *room = header.to_bytes();
                 }

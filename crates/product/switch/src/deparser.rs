@@ -1,8 +1,9 @@
-//! The deparser: rewrites the headers of a parsed datagram. The eBPF programs do the same (`rewrite.h`).
+//! The deparser: rewrites the headers of a parsed datagram. The eBPF programs do the same
+//! (`rewrite.h`).
 //!
-//! Checksums are not verified but updated incrementally (RFC 1624), so a wrong one stays wrong and the host drops the datagram; a UDP
-//! checksum of zero ("none") stays zero. The TTL stays: a rewritten datagram has a host's address, so it is rewritten at most once and
-//! cannot loop.
+//! Checksums are not verified but updated incrementally (RFC 1624), so a wrong one stays wrong and
+//! the host drops the datagram; a UDP checksum of zero ("none") stays zero. The TTL stays: a
+//! rewritten datagram has a host's address, so it is rewritten at most once and cannot loop.
 
 use alloc::vec::Vec;
 
@@ -45,7 +46,7 @@ impl Datagram {
         update_udp_checksum(field, &self.destination, &destination);
     }
 
-    /// Edits the payload, and updates the checksum.
+    /// Applies `edit` to the payload, and updates the checksum.
     pub(crate) fn edit<T>(&self, frame: &mut [u8], edit: impl FnOnce(&mut [u8]) -> T) -> T {
         let (udp, payload) = frame[self.udp_at..self.end_at].split_at_mut(UDP_BYTES);
         let before = payload.to_vec();
@@ -70,15 +71,16 @@ impl Datagram {
         update_udp_checksum(&mut udp[6..8], &before, room);
     }
 
-    /// Whether the frame is this datagram without IP options or padding, and its IPv4 checksum is right. Only then may the switch answer
-    /// it in place.
+    /// Whether the frame consists of this datagram only, without IP options or padding, and has a
+    /// correct IPv4 checksum. Only then may the switch answer it in place.
     pub(crate) fn is_bare(&self, frame: &[u8]) -> bool {
         let header = &frame[ETHERNET_BYTES..];
         self.udp_at == UDP_AT && self.end_at == frame.len() && sum(&header[..IPV4_BYTES_MIN]) == 0xffff
     }
 
-    /// Turns a bare request into the switch's reply with this body, with a new IPv4 header. The UDP checksum is updated from that of the
-    /// request, so a damaged request gets a damaged reply.
+    /// Turns a bare request into the switch's reply with this body, with a new IPv4 header. The UDP
+    /// checksum is computed from the request's, so that a damaged request gets a reply with a wrong
+    /// checksum.
     pub(crate) fn answered(&self, frame: &[u8], body: &[u8], router_mac: [u8; 6]) -> Vec<u8> {
         let mut frame = frame.to_vec();
         let sender = bytes_at(&frame, 6).expect("an Ethernet header");
@@ -93,7 +95,7 @@ impl Datagram {
             [self.end_at - UDP_AT, UDP_BYTES + bytes].map(|length| (length as u16).to_be_bytes());
         let udp = &mut frame[UDP_AT..];
         udp[4..6].copy_from_slice(&new);
-        // The length is also in the pseudo-header.
+        // The length is summed twice: it is also in the pseudo-header.
         update_udp_checksum(&mut udp[6..8], &[old, old].concat(), &[new, new].concat());
         let packet_bytes = ((IPV4_BYTES_MIN + UDP_BYTES + bytes) as u16).to_be_bytes();
         let header = &mut frame[ETHERNET_BYTES..UDP_AT];
@@ -116,8 +118,8 @@ impl Datagram {
         frame
     }
 
-    /// Swaps source and destination of IP and UDP, and writes these MAC addresses. No checksum changes: the terms of the sums only
-    /// change places.
+    /// Swaps source and destination of IP and UDP, and writes these MAC addresses. No checksum
+    /// changes, because the order of the summed words does not matter.
     pub(crate) fn swap_ends(&self, frame: &mut [u8], destination: [u8; 6], source: [u8; 6]) {
         self.rewrite_ethernet(frame, destination, source);
         let ports = self.udp_at;
@@ -139,7 +141,8 @@ fn update_udp_checksum(field: &mut [u8], before: &[u8], after: &[u8]) {
     field.copy_from_slice(&updated.to_be_bytes());
 }
 
-/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), over all 16-bit words. `before` and `after` have the same length.
+/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), over all 16-bit words. `before` and `after` have
+/// the same length.
 fn updated_checksum(checksum: [u8; 2], before: &[u8], after: &[u8]) -> u16 {
     let sum = u32::from(!u16::from_be_bytes(checksum));
     let added = |sum, (before, after)| sum + u32::from(!word(before)) + u32::from(word(after));

@@ -1,6 +1,7 @@
-//! The switch of NICEKV as a pure model: match tables, actions and control protocol, in the structure of a P4 program. The back ends are
-//! this model on frames or datagrams and the kernel programs (crate `nicekv-switch-xdp`); they implement [`Backend`] and pass the same
-//! packet fixtures (crate `nicekv-switch-fixtures`).
+//! The switch of NICEKV as a pure model: match tables, actions and control protocol, in the
+//! structure of a P4 program. The back ends are this model, run on frames or datagrams, and the
+//! kernel programs (crate `nicekv-switch-xdp`). All back ends implement [`Backend`] and pass the
+//! same packet fixtures (crate `nicekv-switch-fixtures`).
 //!
 //! ```text
 //!  frame ─▶ parser ─▶ admission ─┬─ for a vring ─▶ match-action ─▶ hot keys ─▶ traffic manager ─▶ deparser per copy ─▶ ports
@@ -20,14 +21,18 @@
 //! | control plane | `backend`, [`control`], `topology`, `spanning_tree`, `placement`, `aggregate` |
 //!
 //! Invariants:
-//! - An address inside a vring never reaches forwarding by MAC address, with or without tables (R12).
-//! - Vrings carry only requests of clients and messages of nodes; what a port may send depends on the host attached to it.
-//! - Other traffic leaves byte for byte as it came.
+//! - A datagram to an address inside a vring is never forwarded by MAC address, with or without
+//!   tables (R12).
+//! - Vrings carry only requests of clients and messages of nodes. What a port may send depends on
+//!   the host attached to it.
+//! - Other traffic leaves byte for byte as it arrived.
 //! - A new generation of tables replaces the old one as a whole, or not at all.
-//! - Switches form a tree. A datagram for a vring crosses a trunk between them unchanged, at most once, and never back.
+//! - Switches form a tree. A datagram for a vring crosses a trunk between them unchanged, at most
+//!   once, and never back.
 //! - The switch holds soft state only: everything here can be lost and reinstalled.
 //!
-//! Beside the vrings there may be a ring of groups of storage targets, whose addresses say which members are meant (Replicast §III).
+//! Besides the vrings there may be a ring of groups of storage targets. Its addresses select
+//! members of a group (Replicast §III).
 //!
 //! Source: NICE §3.2, §4.2, §4.5.
 

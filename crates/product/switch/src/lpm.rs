@@ -1,7 +1,7 @@
 //! Longest-prefix match, compiled for lookup without allocation.
 //!
-//! Prefixes nest or are disjoint. They cut the key space into intervals, each owned by the longest prefix that covers it; a lookup
-//! is one binary search for the interval of the key.
+//! Prefixes nest or are disjoint. They cut the key space into intervals, each owned by the longest
+//! prefix that covers it; a lookup is one binary search for the interval of the key.
 //!
 //! ```text
 //!   /16  |-----------------------------|        intervals: [/16)[/24)[/16)[none)
@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LongestPrefixMatch {
-    /// (first key, owner), ascending; an interval ends where the next begins. Keys below the first have no owner.
+    /// (first key, owner), ascending; an interval ends where the next begins. Keys below the first
+    /// have no owner.
     intervals: Vec<(u64, Option<u32>)>,
 }
 

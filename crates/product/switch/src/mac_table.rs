@@ -1,4 +1,5 @@
-//! MAC learning: the port on which each MAC address was last seen, for forwarding traffic that is not for a vring.
+//! MAC learning: the port on which each MAC address was last seen, for forwarding traffic that is
+//! not for a vring.
 
 use alloc::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ pub const MAC_CAPACITY: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct MacTable {
-    /// MAC → (port, time of learning).
+    /// For each MAC address, the port where it was learned, and when.
     ports: BTreeMap<[u8; 6], (u16, u64)>,
     learned_total: u64,
 }
@@ -26,7 +27,7 @@ impl MacTable {
         self.ports.insert(mac, (port, self.learned_total));
     }
 
-    /// Forgets the addresses learned at a port.
+    /// Forgets the addresses that were learned at a port.
     pub(crate) fn forget(&mut self, port: u16) {
         self.ports.retain(|_, (known, _)| *known != port);
     }

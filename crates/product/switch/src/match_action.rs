@@ -18,7 +18,7 @@ use crate::forwarding::{LookupKey, Route};
 use crate::traffic_manager::{Copies, EgressPort, Hop, Receivers};
 use crate::{Chain, Counter, Counters, HostId, Ring, Table, VringSet};
 
-/// What the stage needs besides the tables.
+/// What the stage reads and changes besides the tables.
 pub(crate) struct MatchAction<'a> {
     pub(crate) vrings: &'a VringSet,
     pub(crate) counters: &'a mut Counters,
@@ -66,7 +66,7 @@ impl MatchAction<'_> {
     }
 }
 
-/// The action of `unicast_vring`, or of `division` if one claims the source.
+/// The action of `unicast_vring`, or of `division` if a division covers the source.
 fn route_unicast<'a>(
     current: &mut CompiledTables,
     source: [u8; 4],
@@ -84,7 +84,7 @@ fn route_unicast<'a>(
     Some(Route::Unicast(hop_to(current, host, ingress, counters)))
 }
 
-/// Along a chain: puts go to its head, gets to its tail, whatever their source.
+/// Routes a request of a chain: puts go to the head, gets to the tail, from any source.
 fn route_by_chain<'a>(
     current: &CompiledTables,
     chain: &Chain,
@@ -99,7 +99,7 @@ fn route_by_chain<'a>(
     Route::Chain(hop, chain.header(&current.hosts, is_put))
 }
 
-/// The host of the division of the partition that claims the source.
+/// The host of the partition's division that covers the source, if there is one.
 fn division_host(
     current: &mut CompiledTables,
     partition: u32,
@@ -143,7 +143,7 @@ fn copies<'a>(
     copies
 }
 
-/// The hop to a host; `None` if that is the trunk by which the datagram came.
+/// The hop to a host; `None` if it is the trunk by which the datagram arrived.
 fn hop_to(
     current: &CompiledTables,
     host: HostId,
@@ -176,8 +176,9 @@ fn route_multicast<'a>(
     Some(Route::Multicast(copies(current.multicast_egress(index), (ingress, receivers), counters)))
 }
 
-/// The action of `multicast_vring` for a group of storage targets: to the members in the address's mask, or to all members of an
-/// entry for a subset. Without receivers it is a miss; if the only receivers are behind the ingress port, the datagram is dropped.
+/// The action of `multicast_vring` for a group of storage targets: copies go to the members in the
+/// address's mask, or to all members if the entry is for a subset. Without receivers it is a miss.
+/// If all receivers are behind the ingress port, the datagram is dropped.
 fn route_group<'a>(
     current: &'a mut CompiledTables,
     destination: [u8; 4],

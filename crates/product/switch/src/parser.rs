@@ -1,17 +1,18 @@
-//! The parser: Ethernet, VLAN, IPv4 and UDP headers of a frame. The eBPF programs do the same, step by step, in the same order
-//! (`parsing.h`); the packet fixtures hold the two together.
+//! The parser: Ethernet, VLAN, IPv4 and UDP headers of a frame. The eBPF programs do the same, step
+//! by step, in the same order (`parsing.h`); both are tested with the same packet fixtures.
 //!
 //! Rules:
-//! - A frame is for a vring if its IPv4 destination is (ARP: target or sender), which the parser looks for behind up to
-//!   [`VLAN_TAGS_MAX`] VLAN tags. A frame that is too short to have that address is dropped.
-//! - A frame for a vring must be an untagged, unfragmented UDP datagram with consistent lengths. IP options are skipped and kept.
-//!   Checksums are not verified here ([`crate::deparser`]).
+//! - A frame is for a vring if its IPv4 destination is (ARP: target or sender), which the parser
+//!   looks for behind up to [`VLAN_TAGS_MAX`] VLAN tags. A frame that is too short to have that
+//!   address is dropped.
+//! - A frame for a vring must be an untagged, unfragmented UDP datagram with consistent lengths. IP
+//!   options are skipped and kept. Checksums are not verified here ([`crate::deparser`]).
 
 use core::net::SocketAddrV4;
 
 use crate::{Counter, Ring, VringSet};
 
-/// VLAN tags that the parser skips.
+/// Upper bound of the VLAN tags that the parser skips.
 pub const VLAN_TAGS_MAX: usize = 2;
 
 pub(crate) const ETHERNET_BYTES: usize = 14;
@@ -31,15 +32,16 @@ const FRAGMENT_OFFSET_BITS: u16 = 0x1fff;
 /// The parser's verdict on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketClass {
-    /// A datagram for a vring.
+    /// The frame is a datagram for a vring.
     Vring(Ring, Datagram),
-    /// Dropped and counted.
+    /// The frame is dropped and counted.
     Drop(Counter),
-    /// Other traffic, which is forwarded by MAC address.
+    /// The frame is other traffic, which is forwarded by MAC address.
     Other {
-        /// The claimed sender: source of IPv4, sender of ARP.
+        /// The IP address that the sender claims: the source of an IPv4 packet, or the sender of an
+        /// ARP message.
         sender: Option<[u8; 4]>,
-        /// The UDP datagram, if the frame has one and its ports.
+        /// The UDP datagram, if the frame has one and contains its ports.
         datagram: Option<Datagram>,
     },
 }
@@ -55,20 +57,20 @@ pub(crate) struct Datagram {
     pub(crate) destination_port: u16,
     /// Offset of the UDP header in the frame.
     pub(crate) udp_at: usize,
-    /// Offset of the first byte after the datagram; padding may follow.
+    /// Offset of the first byte behind the datagram; Ethernet padding may follow.
     pub(crate) end_at: usize,
-    /// Whether more fragments follow.
+    /// Whether the datagram is a first fragment, and more follow.
     pub(crate) is_fragment: bool,
 }
 
 impl Datagram {
-    /// Source and destination.
+    /// The source and destination of the datagram.
     pub(crate) fn ends(&self) -> (SocketAddrV4, SocketAddrV4) {
         let address = |ip: [u8; 4], port| SocketAddrV4::new(ip.into(), port);
         (address(self.source, self.source_port), address(self.destination, self.destination_port))
     }
 
-    /// The payload, given the frame that was parsed.
+    /// The payload of the datagram. `frame`: the frame that was parsed.
     pub(crate) fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         &frame[self.udp_at + UDP_BYTES..self.end_at]
     }
@@ -89,7 +91,7 @@ pub(crate) fn classify(frame: &[u8], vrings: &VringSet) -> PacketClass {
     try_classify(frame, vrings).unwrap_or(PacketClass::Drop(Counter::Malformed))
 }
 
-/// `None` if the frame ends before its destination address.
+/// Returns `None` if the frame ends before its destination address.
 fn try_classify(frame: &[u8], vrings: &VringSet) -> Option<PacketClass> {
     let mut at = ETHERNET_BYTES;
     let mut ether_type = u16_at(frame, at - 2)?;
@@ -156,8 +158,8 @@ fn classify_ipv4(frame: &[u8], at: usize, vrings: &VringSet) -> Option<PacketCla
     Some(PacketClass::Vring(ring, datagram))
 }
 
-/// The datagram, or the first fragment of one, if it has its ports. Inconsistent lengths are left to the receiver; the payload is
-/// what the frame has.
+/// The datagram of other traffic, or the first fragment of one, if its ports are in the frame.
+/// Inconsistent lengths are left to the receiver: the payload is whatever the frame contains.
 fn other_udp(frame: &[u8], at: usize, header: &[u8; IPV4_BYTES_MIN]) -> Option<Datagram> {
     let udp_at = at + usize::from(header[0] & 0x0f) * 4;
     let fragment = u16_at(header, 6)?;

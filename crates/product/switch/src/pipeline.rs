@@ -1,7 +1,8 @@
-//! The reference pipeline: frame in, frames out. What the kernel programs do, in plain code; the packet fixtures run through both.
+//! The reference pipeline: takes a frame and yields frames. It does in plain code what the kernel
+//! programs do, and both run the same packet fixtures.
 //!
-//! Stages: check and learn the source MAC address, parse, admission, then match-action, traffic manager and deparser for a vring, or
-//! forwarding by learned MAC address.
+//! Stages: check and learn the source MAC address, parse, admission, then match-action, traffic
+//! manager and deparser for a vring, or forwarding by learned MAC address.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -23,28 +24,29 @@ use crate::{
 /// The verdict on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Dropped; a counter has the reason.
+    /// The frame is dropped; a counter tells the reason.
     Dropped,
-    /// For a unicast vring: rewritten for one host, or unchanged by the trunk that the host is behind.
+    /// A frame for a unicast vring: rewritten for one host, or sent unchanged by the trunk that
+    /// leads to the host.
     Routed,
-    /// For a multicast vring: a rewritten copy for each member but the sender, and an unchanged one by each trunk with members behind it.
+    /// A frame for a multicast vring: each member except the sender gets a rewritten copy, and each
+    /// trunk that leads to members an unchanged one.
     Multicast,
-    /// Other traffic, to the port of its destination.
+    /// Other traffic, sent to the port of its destination.
     Forwarded,
-    /// Other traffic, to every port but the ingress port.
+    /// Other traffic, sent to every port except the ingress port.
     Flooded,
 }
 
 /// A verdict, and the frames that leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The verdict.
     pub verdict: Verdict,
     /// (Egress port, frame), ascending by port.
     pub frames: Vec<(u16, Vec<u8>)>,
 }
 
-/// Headers to write into copies for hosts of this switch.
+/// Headers to write into the copies for hosts of this switch.
 struct Annotations {
     chain: Option<ChainHeader>,
     stamp: Option<Stamp>,
@@ -57,9 +59,9 @@ pub struct Pipeline {
     macs: MacTable,
     /// MAC source address of rewritten frames.
     router_mac: [u8; 6],
-    /// Ascending.
+    /// Port numbers, ascending.
     ports: Vec<u16>,
-    /// Ports to other switches. Each is closed unless the tables open it.
+    /// Ports that lead to other switches. A trunk is closed unless the tables open it.
     trunks: BTreeSet<u16>,
     /// The boot-time clock.
     now_ns: u64,
@@ -228,7 +230,7 @@ impl Pipeline {
             let key = LookupKey::of(ring, datagram.destination, datagram.payload(&frame));
             let rest = self.split(key, datagram, &mut frame, pieces);
             let of_piece = self.route_piece(ingress_port, key, datagram, &frame, &mut sent);
-            // The verdict on a scan is that on its first piece which is not dropped.
+            // The verdict on a scan is the verdict on its first piece that is not dropped.
             verdict = if verdict == Verdict::Dropped { of_piece } else { verdict };
             let Some(rest) = rest else { break };
             pieces = datagram.edit(&mut frame, |payload| rest.write(payload));
@@ -333,7 +335,7 @@ impl Backend for Pipeline {
         tables.validate_ports(|port| self.ports.binary_search(&port).is_ok())?;
         let is_rerouted = self.router.tables().is_none_or(|installed| installed.reroutes(tables));
         self.router.install(tables)?;
-        // Stations behind a trunk may now be behind another one.
+        // The stations behind a trunk may be behind another one now.
         if is_rerouted {
             self.trunks.iter().for_each(|port| self.macs.forget(*port));
         }

@@ -1,4 +1,5 @@
-//! Places tables at the switches of a topology: the same entries, with the ports of each switch.
+//! Adapts tables to the switches of a topology: all switches get the same entries, with their own
+//! ports.
 
 use alloc::collections::BTreeSet;
 
@@ -8,10 +9,12 @@ use crate::topology::{Topology, TopologyError};
 use crate::{HostId, TableSet};
 
 impl Topology {
-    /// The tables of one switch while this tree is in use. With trunks, transit entries are aggregated.
+    /// The tables of one switch while this spanning tree is in use. If the topology has trunks,
+    /// transit entries are aggregated.
     ///
     /// # Panics
-    /// If no path leads to a server's home, which [`Self::check`] refuses.
+    /// If no path leads to the switch that a server is attached to. [`Self::check`] refuses such
+    /// topologies.
     pub fn place(&self, tree: &SpanningTree, switch: u16, mut tables: TableSet) -> TableSet {
         let ports = tree.ports_to(self, switch);
         for host in &mut tables.hosts {
@@ -27,7 +30,8 @@ impl Topology {
         if self.has_trunks() { aggregate::aggregated(tables) } else { tables }
     }
 
-    /// Checks that trunks connect all switches, and that every server has a port. `servers`: all servers with their default ports.
+    /// Checks that trunks connect all switches, and that every server has a port. `servers`: all
+    /// servers with their default ports.
     pub fn check(&self, switches: &[u16], servers: &[(HostId, u16)]) -> Result<(), TopologyError> {
         let one_ended = self.trunks.keys().find(|(one, other)| !self.trunks.contains_key(&(*other, *one)));
         if let Some(&(switch, neighbour)) = one_ended {
@@ -78,7 +82,7 @@ mod tests {
     use crate::{DivisionEntry, Host, MemberSet, MulticastEntry, Prefix, UnicastEntry};
     use alloc::vec;
 
-    /// Hosts 1, 2, 3 and 9, the last one at port 5.
+    /// Tables with hosts 1, 2, 3 and 9, of which the last one is at port 5.
     fn tables() -> TableSet {
         let members = MemberSet::new([1, 2, 3].map(HostId));
         TableSet {

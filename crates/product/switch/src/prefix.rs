@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// An IPv4 prefix. Bits below `length` must be zero ([`Prefix::is_canonical`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Prefix {
-    /// Network address, in the order of the wire.
+    /// The network address, in network byte order.
     pub address: [u8; 4],
-    /// Number of leading bits that count, 0 to 32.
+    /// The number of leading bits that are compared, 0 to 32.
     pub length: u8,
 }
 
@@ -19,7 +19,7 @@ impl Prefix {
         Self { address, length }
     }
 
-    /// Whether the length is at most 32 and no bit below it is set.
+    /// Whether the length is at most 32 and all bits below it are zero.
     pub fn is_canonical(&self) -> bool {
         self.length <= 32 && self.first() & !self.mask() == 0
     }

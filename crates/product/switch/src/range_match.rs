@@ -1,5 +1,5 @@
-//! Range match, compiled for lookup: records sorted by first value. A binary search finds the last record that begins at the value
-//! or before it; it matches if it ends at the value or behind it.
+//! Range match, compiled for lookup: records sorted by first value. A binary search finds the last
+//! record that begins at or before the value. It matches if it ends at or after the value.
 //!
 //! ```text
 //!   ring r   |---a---|  gap  |--b--||----c----|
@@ -19,7 +19,7 @@ struct Record {
     index: u32,
 }
 
-/// The records of a generation.
+/// The records of one generation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeMatch {
     sorted: Vec<Record>,

@@ -1,7 +1,8 @@
-//! Registers: arrays of numbers that the data plane changes and the controller reads, writes and resets. They outlive generations of
-//! tables, and are lost with the switch.
+//! Registers: arrays of numbers that the data plane changes and the controller reads, writes and
+//! resets. A new generation of tables does not change them; a restart of the switch loses them.
 //!
-//! All registers share one array, here and in the kernel programs. A new register is a variant of [`Register`].
+//! All registers share one array, here and in the kernel programs. A new register is a variant of
+//! [`Register`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,18 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::PORTS_MAX;
 
-/// The registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Register {
-    /// Frames refused by admission, by ingress port. Shows which port forges addresses.
+    /// Frames that admission has refused, by ingress port. Shows at which port addresses are
+    /// forged.
     RefusedByPort,
 }
 
 impl Register {
-    /// Every register, in the order of their numbers.
+    /// Every register, in the order in which they are stored.
     pub const ALL: [Self; 1] = [Self::RefusedByPort];
 
-    /// The name in status screens.
+    /// The register's name in status screens.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RefusedByPort => "refused_by_port",
@@ -36,7 +37,7 @@ impl Register {
         }
     }
 
-    /// Its range in the array of all cells.
+    /// The register's range in the array of all cells.
     pub const fn range(self) -> Range<usize> {
         let (mut start, mut index) = (0, 0);
         while index < self as usize {
@@ -63,14 +64,14 @@ impl Registers {
         &self.0[register.range()]
     }
 
-    /// Increments a cell; does nothing if it does not exist.
+    /// Increments a cell. Does nothing if the register has no such cell.
     pub(crate) fn add(&mut self, register: Register, cell: usize) {
         if let Some(cell) = self.0[register.range()].get_mut(cell) {
             *cell = cell.wrapping_add(1);
         }
     }
 
-    /// Sets a cell. Returns false if it does not exist.
+    /// Sets a cell. Returns false if the register has no such cell.
     pub(crate) fn write(&mut self, register: Register, cell: usize, value: u64) -> bool {
         self.0[register.range()].get_mut(cell).map(|cell| *cell = value).is_some()
     }

@@ -1,14 +1,18 @@
-//! The router: the match-action pipeline on datagrams, with its state: tables, counters, registers, hot keys. Used by the reference
-//! [`Pipeline`](crate::Pipeline) on frames, and by [`Router::process`] on datagrams.
+//! The router: the match-action pipeline on datagrams, with its state: tables, counters, registers,
+//! hot keys. Used by the reference [`Pipeline`](crate::Pipeline) on frames, and by
+//! [`Router::process`] on datagrams.
 //!
-//! **Trunks.** A datagram for hosts behind a trunk leaves by it once and unchanged; the switch at the other end matches it by its own
-//! tables. Nothing leaves by the trunk by which it came (split horizon). Switches form a tree, so a datagram comes to each switch at
-//! most once, crosses each trunk at most once, and reaches each host at most once, through the switch that the host is attached to.
-//! That holds while switches have different generations, too: then a datagram may be dropped on the way.
+//! **Trunks.** A datagram for hosts behind a trunk leaves by it once and unchanged; the switch at
+//! the other end matches it by its own tables. No datagram leaves by the trunk by which it arrived
+//! (split horizon). Switches form a tree, so a datagram visits each switch at most once, crosses
+//! each trunk at most once, and reaches each host at most once, through the switch that the host is
+//! attached to. This also holds while switches have different generations; then a datagram may be
+//! dropped on the way.
 //!
-//! [`Router::install`] is make-before-break: the new generation is validated and compiled beside the old one and replaces it in one
-//! assignment; a refused generation changes nothing. An entry that is also in the new generation (same match) keeps its hit count.
-//! Before the first install every vring address is a miss: an empty switch fails closed (R12).
+//! [`Router::install`] is make-before-break: the new generation is validated and compiled beside
+//! the old one and replaces it in one assignment; a refused generation changes nothing. An entry
+//! that is also in the new generation (same match) keeps its hit count. Before the first install
+//! every vring address is a miss: an empty switch fails closed (R12).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -72,7 +76,7 @@ impl Router {
         self.current.as_deref()?.hosts.get(id)
     }
 
-    /// The address at which `host` receives a datagram that was sent to an address of a ring.
+    /// The address at which `host` receives a datagram that was sent to the ring address `sent_to`.
     ///
     /// # Panics
     /// If the installed tables do not name the host.
@@ -82,16 +86,17 @@ impl Router {
         SocketAddrV4::new(host.ip.into(), target_port.unwrap_or(host.udp_port))
     }
 
-    /// Matches one datagram and counts the hit. `ingress` is the port by which it came, or the port of the server that sent it: no
-    /// copy of a multicast leaves by it, nor does anything that came by a trunk. Does not allocate.
+    /// Matches one datagram and counts the hit. `ingress`: the port by which the datagram arrived,
+    /// or the port of the server that sent it. No copy of a multicast leaves by this port, and if
+    /// it is a trunk, nothing does. Does not allocate.
     pub fn route(&mut self, source: [u8; 4], key: impl Into<LookupKey>, ingress: Option<u16>) -> Route<'_> {
         let Self { vrings, current, counters, .. } = self;
         let stage = MatchAction { vrings, counters };
         stage.route(current.as_deref_mut(), source, key.into(), ingress)
     }
 
-    /// The match-action stage, then the stage of hot keys. Also returns the stamp to write into the request, if it has room for one,
-    /// in copies for hosts of this switch.
+    /// The match-action stage, then the stage of hot keys. Also returns the stamp to write into the
+    /// copies of the request for hosts of this switch, if the request has room for one.
     pub(crate) fn route_hot(
         &mut self,
         request: Request<'_>,
@@ -107,14 +112,15 @@ impl Router {
         hot.pass(request, route, counters)
     }
 
-    /// Begins an incarnation of the switch. `nonce` identifies it: not 0, and different in each incarnation. Without one the switch
-    /// grants no leases and so answers no gets itself (H9).
+    /// Begins an incarnation of the switch. `nonce` identifies it: not 0, and different in each
+    /// incarnation. Before the first incarnation the switch grants no leases, so it answers no gets
+    /// itself (H9).
     pub fn begin_incarnation(&mut self, nonce: u64) {
         self.hot.table.begin_incarnation(nonce);
     }
 
-    /// Handles a message to the switch itself from the node at `port`; admission lets only nodes send such messages. Returns the sender
-    /// and the reply.
+    /// Handles a message to the switch itself from the node at `port`; admission lets only nodes
+    /// send such messages. Returns the sender and the reply.
     pub(crate) fn handle_switch_message(
         &mut self,
         port: Option<u16>,
@@ -126,7 +132,8 @@ impl Router {
         (sender, self.hot.handle_switch_message(sender, payload, now_ns, &mut self.counters))
     }
 
-    /// Cuts a scan at the end of the record in which it begins, if it extends beyond that and may be split. Returns the rest.
+    /// Cuts a scan at the end of the record in which it begins, if the scan goes on behind that and
+    /// may be split. Returns the rest.
     pub(crate) fn split(&mut self, key: LookupKey, payload: &mut [u8], pieces: u8) -> Option<ScanRest> {
         let pair = self.vrings.pair_of(key.address).filter(|_| pieces > 1)?;
         let border = self.current.as_deref()?.record_end(pair, key.key?)?;
@@ -135,13 +142,13 @@ impl Router {
         Some(rest)
     }
 
-    /// Whether a datagram that came in there has passed another switch.
+    /// Whether a datagram that arrived this way has passed another switch.
     pub(crate) fn is_trunk(&self, ingress: Ingress) -> bool {
         let Ingress::Port { port, .. } = ingress else { return false };
         self.hosts().is_some_and(|hosts| hosts.is_trunk(port))
     }
 
-    /// Table `hot`. Its entries outlive generations of the other tables.
+    /// Table `hot`. Installing other tables does not change its entries.
     pub fn hot(&self) -> &HotTable {
         &self.hot.table
     }

@@ -1,17 +1,18 @@
-//! The spanning tree of trunks in use, computed from the graph of switches. The result depends only on the graph and on what has failed.
+//! The spanning tree of trunks in use, computed from the graph of switches. The result depends only
+//! on the graph and on the known failures.
 //!
 //! ```text
 //!   core      0     1          0     1     Breadth first from the lowest number. A switch joins the parent that has the
 //!             │╲ ╱ │           │╲   ╱      fewest children so far, then the one with the lowest number.
 //!   agg       │ ╳  │    ─▶     │ ╲ ╱       After a failure, other switches keep the parent that they have in the full
-//!             2   3            2   3       tree. A silent switch is at most a leaf, since nobody knows whether it
-//!             ║ ╳ ║            ╱ ╲ ╱ ╲
-//!   tor     4 5 6 7           4 6 5 7      forwards.
+//!             2   3            2   3       tree. A silent switch is at most a leaf, because it may not be
+//!             ║ ╳ ║            ╱ ╲ ╱ ╲     forwarding.
+//!   tor     4 5 6 7           4 6 5 7
 //! ```
 //!
-//! **No loops, ever.** A trunk carries frames only if both of its ends have opened it, and the trunks that both ends may have open never
-//! form a loop: before a trunk is opened, one end of each trunk that would close a loop with it has acknowledged that it is closed
-//! ([`TreeTransition`]).
+//! **No loops, ever.** A trunk carries frames only if both of its ends have opened it, and the
+//! trunks that both ends may have open never form a loop: before a trunk is opened, one end of each
+//! trunk that would close a loop with it has acknowledged that it is closed ([`TreeTransition`]).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -66,7 +67,7 @@ impl SpanningTree {
                 level = below.into_keys().collect();
             }
         }
-        // A silent switch is a leaf below its lowest live neighbour.
+        // A silent switch becomes a leaf below its lowest-numbered live neighbour.
         for switch in silent {
             let mut neighbours = topology.neighbours(switch).map(|(neighbour, _)| neighbour);
             let parent = neighbours.find(|neighbour| {
@@ -96,8 +97,8 @@ impl SpanningTree {
         ports
     }
 
-    /// The port of a switch towards each other switch. If no trunk in use leads there, it is the port of a closed trunk, which drops
-    /// everything.
+    /// The port by which a switch reaches each other switch. If no trunk in use leads there, it is
+    /// the port of a closed trunk, which drops all frames.
     pub(crate) fn ports_to(&self, topology: &Topology, switch: u16) -> BTreeMap<u16, u16> {
         let mut ports = ports_from(topology, switch, |link| self.has(link));
         for (other, port) in ports_from(topology, switch, |_| true) {
@@ -106,7 +107,7 @@ impl SpanningTree {
         ports
     }
 
-    /// Number of trunks from `from` to each switch that is connected to them.
+    /// For each switch that is connected to one of `from`, the number of trunks between them.
     pub fn distances(&self, from: impl IntoIterator<Item = u16>) -> BTreeMap<u16, u32> {
         let mut distances: BTreeMap<u16, u32> = from.into_iter().map(|switch| (switch, 0)).collect();
         let mut level: Vec<u16> = distances.keys().copied().collect();
@@ -128,7 +129,7 @@ impl SpanningTree {
     }
 }
 
-/// The switches that join below a level, each with its parent.
+/// The switches that join the tree one level below `level`, each with its parent.
 fn children_of(
     topology: &Topology,
     kept: &SpanningTree,
@@ -160,7 +161,7 @@ fn children_of(
     chosen
 }
 
-/// The port of `switch` towards each switch that is reached over the links for which `may_pass` is true.
+/// The port by which `switch` reaches each other switch, over links for which `may_pass` is true.
 fn ports_from(topology: &Topology, switch: u16, may_pass: impl Fn(Link) -> bool) -> BTreeMap<u16, u16> {
     let mut ports = BTreeMap::new();
     let mut next: Vec<(u16, Option<u16>)> = [(switch, None)].into();
@@ -179,33 +180,36 @@ fn ports_from(topology: &Topology, switch: u16, may_pass: impl Fn(Link) -> bool)
     ports
 }
 
-/// A transition from the tree in use to another without a loop in between: trunks are closed first, and a trunk is opened when no trunk
-/// that would close a loop with it can still be open.
+/// A transition from the tree in use to another one, without a loop at any time: trunks are closed
+/// first, and a trunk is opened only when no trunk that would close a loop with it can still be
+/// open.
 #[derive(Clone, Debug, Default)]
 pub struct TreeTransition {
-    /// The trunks that switches are told to open.
+    /// The trunks that switches are instructed to open.
     tree: SpanningTree,
-    /// Trunks that switches are told to close and may still have open, until one end has acknowledged this generation.
+    /// Trunks that switches are instructed to close and may still have open. A trunk is removed
+    /// from here when one end has acknowledged this generation.
     closing: BTreeMap<Link, u64>,
 }
 
 impl TreeTransition {
-    /// Starts from a tree that all switches use.
+    /// Starts from a tree that all switches have already installed.
     pub fn from(tree: SpanningTree) -> Self {
         Self { tree, closing: BTreeMap::new() }
     }
 
-    /// The tree that switches are to use now.
+    /// The tree that switches should use now.
     pub fn tree(&self) -> &SpanningTree {
         &self.tree
     }
 
-    /// A switch has acknowledged this generation or a newer one.
+    /// Records that a switch has acknowledged this generation or a newer one.
     pub fn acknowledged(&mut self, switch: u16, generation: u64) {
         self.closing.retain(|link, closed_by| !(link.is_of(switch) && generation >= *closed_by));
     }
 
-    /// Takes the next step towards `wanted`. Returns whether the tree has changed; switches then learn of it with `generation`.
+    /// Takes the next step towards `wanted`. Returns whether the tree has changed; switches then
+    /// learn of the change with `generation`.
     pub fn towards(&mut self, wanted: &SpanningTree, generation: u64) -> bool {
         let closed: Vec<Link> = self.tree.links().filter(|link| !wanted.has(*link)).collect();
         for link in &closed {
@@ -215,7 +219,7 @@ impl TreeTransition {
         let mut may_be_open: BTreeSet<Link> = self.tree.links().chain(self.closing.keys().copied()).collect();
         let mut opened = false;
         for link in wanted.links().filter(|link| !self.tree.has(*link)).collect::<Vec<_>>() {
-            // A trunk that was being closed may be opened again.
+            // The trunk itself may still be closing; then it is simply opened again.
             let others: BTreeSet<Link> = may_be_open.iter().copied().filter(|other| *other != link).collect();
             if !is_connected(&others, link.one, link.other) {
                 self.closing.remove(&link);

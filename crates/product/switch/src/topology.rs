@@ -1,7 +1,9 @@
-//! The topology: which port of each switch leads to each server. All switches have the same entries, but different ports.
+//! The topology: the port by which each switch reaches each server. All switches have the same
+//! entries, but different ports.
 //!
-//! Either every server has a cable to every switch, at any port; or the switches are joined by *trunks*, and each server is attached to
-//! one of them, its home. Every other switch reaches it by the port of the trunk that leads there.
+//! Either every server has a link to every switch, at any port; or the switches are connected by
+//! *trunks*, and each server is attached to one switch, its *home*. Every other switch reaches the
+//! server by the port of the trunk that leads there.
 //!
 //! ```text
 //!   node-0 ══ 1 ┐            ┌ 1 ══ node-2         at switch 0                    at switch 1
@@ -10,8 +12,8 @@
 //!                                                  node-2: port 9, remote         node-2: port 1
 //! ```
 //!
-//! Trunks may be redundant. Those in use form a [spanning tree](crate::SpanningTree), so flooded frames cannot loop; all others are
-//! closed.
+//! Trunks may be redundant. Those in use form a [spanning tree](crate::SpanningTree), so flooded
+//! frames cannot loop; all others are closed.
 
 use alloc::collections::BTreeMap;
 
@@ -25,7 +27,7 @@ use crate::HostId;
 pub struct Link {
     /// The switch with the lower number.
     pub one: u16,
-    /// The other.
+    /// The switch with the higher number.
     pub other: u16,
 }
 
@@ -41,14 +43,15 @@ impl Link {
     }
 }
 
-/// Ports of servers and trunks. A server's port that is not set here is the one in its [`Host`](crate::Host).
+/// Ports of servers and trunks. A server's port that is not set here is the one in its
+/// [`Host`](crate::Host).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// (switch, server) → port.
+    /// The port of a server: (switch, server) → port.
     ports: BTreeMap<(u16, HostId), u16>,
-    /// Server → the switch that it is attached to.
+    /// The home of a server: the switch that it is attached to.
     pub(crate) homes: BTreeMap<HostId, u16>,
-    /// (switch, neighbour) → the port of `switch` for the trunk to the neighbour.
+    /// The port of a trunk: (switch, neighbour) → port of the switch.
     pub(crate) trunks: BTreeMap<(u16, u16), u16>,
 }
 
@@ -68,7 +71,8 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// Sets the port of `switch` to which the server is attached; a later call overrides an earlier one.
+    /// Sets the port of `switch` at which the server is attached. A later call overrides an earlier
+    /// one.
     pub fn attach(&mut self, switch: u16, host: HostId, port: u16) {
         self.ports.insert((switch, host), port);
     }
@@ -78,7 +82,8 @@ impl Topology {
         self.homes.insert(host, home);
     }
 
-    /// Sets the port of `switch` for its trunk to `neighbour`; the other end must be set, too. Returns false if there was one already.
+    /// Sets the port of `switch` for its trunk to `neighbour`. The other end must be set by another
+    /// call. Returns false if the port was already set.
     pub fn connect(&mut self, switch: u16, neighbour: u16, port: u16) -> bool {
         self.trunks.insert((switch, neighbour), port).is_none()
     }
@@ -103,7 +108,7 @@ impl Topology {
         self.trunks.get(&(switch, neighbour)).copied()
     }
 
-    /// Neighbours of a switch, ascending, with the ports of the trunks to them.
+    /// The neighbours of a switch, ascending, with the ports of the trunks to them.
     pub fn neighbours(&self, switch: u16) -> impl Iterator<Item = (u16, u16)> {
         self.trunks.range((switch, 0)..=(switch, u16::MAX)).map(|(&(_, neighbour), &port)| (neighbour, port))
     }

@@ -1,4 +1,5 @@
-//! The traffic manager: by which ports a datagram leaves, and which members of a multicast group get a copy.
+//! The traffic manager: chooses the ports by which a datagram leaves, and the members of a
+//! multicast group that get a copy.
 
 use alloc::vec::Vec;
 
@@ -7,12 +8,12 @@ use nicekv_proto::large::receiver_bit;
 
 use crate::{HostId, HostIndex, MemberSet, Places};
 
-/// Where a datagram leaves the switch.
+/// How a datagram leaves the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hop {
-    /// To this host, rewritten for it.
+    /// It goes to this host, rewritten for it.
     Host(HostId),
-    /// By this port to another switch, unchanged.
+    /// It goes by this port to another switch, unchanged.
     Trunk(u16),
 }
 
@@ -30,26 +31,28 @@ impl Hop {
     }
 }
 
-/// A port by which members of a group are reached.
+/// A port that leads to members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EgressPort {
     pub(crate) port: u16,
     pub(crate) hop: Hop,
-    /// Places of the members behind this port, in a group that is addressed by masks; otherwise all bits.
+    /// The places of the members behind this port, if the group is addressed by masks; otherwise
+    /// all bits are set.
     places: u16,
 }
 
-/// Which members of a group get a copy.
+/// The members of a group that get a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receivers {
-    /// Hosts with these [receiver bits](receiver_bit). All trunks get a copy; the switch behind a trunk knows its own hosts.
+    /// Hosts with these [receiver bits](receiver_bit). All trunks get a copy; the switch behind a
+    /// trunk knows its own hosts.
     Hosts(u16),
-    /// Members in these places, whether attached to this switch or behind a trunk.
+    /// The members in these places, whether attached to this switch or behind a trunk.
     Places(u16),
 }
 
 impl EgressPort {
-    /// Whether some of the receivers are reached by this port.
+    /// Whether this port leads to some of the receivers.
     pub(crate) fn reaches(&self, receivers: Receivers) -> bool {
         match receivers {
             Receivers::Hosts(bits) => {
@@ -59,14 +62,14 @@ impl EgressPort {
         }
     }
 
-    /// The port by which one host is reached.
+    /// The port that leads to one host.
     pub(crate) fn to(hosts: &HostIndex, id: HostId) -> Self {
         let host = hosts.get(id).expect("validated tables know every host they name");
         let hop = if host.is_remote { Hop::Trunk(host.port) } else { Hop::Host(id) };
         Self { port: host.port, hop, places: u16::MAX }
     }
 
-    /// The ports by which the members of a group are reached, each once.
+    /// The ports that lead to the members of a group, each listed once.
     pub(crate) fn to_group(hosts: &HostIndex, members: &MemberSet, places: Option<&Places>) -> Vec<Self> {
         let mut ports: Vec<Self> = match places {
             Some(places) => {
@@ -85,8 +88,8 @@ impl EgressPort {
     }
 }
 
-/// The copies of a multicast: one for each port that leads to receivers, except the ingress port (split horizon). Hosts in
-/// ascending order, then trunks.
+/// The copies of a multicast: one for each port that leads to receivers, except the ingress port
+/// (split horizon). Hosts come first, ascending, then trunks.
 #[derive(Clone, Debug)]
 pub struct Copies<'a> {
     ports: core::slice::Iter<'a, EgressPort>,

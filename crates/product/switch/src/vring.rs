@@ -26,7 +26,7 @@ impl VringConfig {
         self.unicast.contains(address) || self.multicast.contains(address)
     }
 
-    /// Checks them as [`VringSet::new`] does those of several keyspaces.
+    /// Checks the pair by the rules of [`VringSet::new`].
     pub fn validate(&self) -> Result<(), TableError> {
         VringSet::new([*self]).map(|_| ())
     }
@@ -34,29 +34,30 @@ impl VringConfig {
 
 /// Vnodes of a ring.
 pub const VNODES: usize = 1 << 16;
-/// A vring has one address for each vnode.
+/// A vring has one address for each vnode, so this is the length of its prefix.
 const RING_PREFIX_LENGTH: u8 = 32 - VNODES.ilog2() as u8;
 
-/// The ring that an address belongs to.
+/// The kind of ring that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ring {
-    /// A vnode of a unicast ring.
+    /// A unicast ring; the address is a vnode.
     Unicast,
-    /// A vnode of a multicast ring.
+    /// A multicast ring; the address is a vnode.
     Multicast,
-    /// Members of a group of storage targets.
+    /// The ring of groups; the address names members of a group of storage targets.
     Group,
 }
 
 /// The virtual rings of all keyspaces, and the ring of groups of storage targets, if there is one.
 ///
-/// A switch knows them before its first tables arrive, so that a switch with empty tables drops traffic for a vring instead of
-/// forwarding it by its MAC address (R12).
+/// A switch knows its rings before its first tables arrive, so that a switch with empty tables
+/// drops traffic for a vring instead of forwarding it by its MAC address (R12).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VringSet {
     pairs: Vec<VringConfig>,
     group: Option<GroupRing>,
-    /// One bit for each value of an address's second byte that occurs in a ring: a filter that most other addresses fail.
+    /// One bit for each possible second byte of an address, set if addresses of a ring have this
+    /// byte: a filter that rejects most other addresses.
     octets: [u64; 4],
 }
 
@@ -64,7 +65,8 @@ impl VringSet {
     /// The rings of one or more keyspaces.
     ///
     /// # Errors
-    /// No keyspace or more than [`VRINGS_MAX`], a prefix with host bits set or another length than /16, or rings that overlap.
+    /// No keyspace or more than [`VRINGS_MAX`], a prefix with host bits set or another length than
+    /// /16, or rings that overlap.
     pub fn new(pairs: impl IntoIterator<Item = VringConfig>) -> Result<Self, TableError> {
         let pairs: Vec<VringConfig> = pairs.into_iter().collect();
         if pairs.is_empty() || pairs.len() > VRINGS_MAX {
@@ -88,8 +90,8 @@ impl VringSet {
     /// Adds the ring of groups of storage targets (Replicast §III).
     ///
     /// # Errors
-    /// A prefix with host bits set, a length outside of [`GroupRing::LENGTH_MIN`] to [`GroupRing::LENGTH_MAX`], or an overlap
-    /// with a vring.
+    /// A prefix with host bits set, a length outside of [`GroupRing::LENGTH_MIN`] to
+    /// [`GroupRing::LENGTH_MAX`], or an overlap with a vring.
     pub fn with_group(mut self, ring: GroupRing) -> Result<Self, TableError> {
         let prefix = prefix_of(&ring);
         if !prefix.is_canonical() {
@@ -124,7 +126,8 @@ impl VringSet {
         self.group.as_ref().map(prefix_of)
     }
 
-    /// Whether some address of a ring has this second byte. A fast filter; most addresses fail it.
+    /// Whether some address of a ring has this second byte. A fast filter that rejects most other
+    /// addresses.
     pub fn has_octet(&self, octet: u8) -> bool {
         self.octets[usize::from(octet / 64)] & 1 << (octet % 64) != 0
     }
@@ -146,13 +149,14 @@ impl VringSet {
         of_pair.or_else(|| self.group_prefix()?.contains(address).then_some(Ring::Group))
     }
 
-    /// The UDP port to which datagrams for this address are rewritten; `None`: the host's own port.
+    /// The UDP port to which the switch rewrites datagrams for this address; `None`: the host's own
+    /// port.
     pub fn target_port(&self, address: [u8; 4]) -> Option<u16> {
         let ring = self.group.as_ref().filter(|ring| prefix_of(ring).contains(address))?;
         Some(ring.target_port)
     }
 
-    /// The unicast ring of the keyspace whose vrings `address` belongs to.
+    /// The unicast ring of the keyspace to whose vrings `address` belongs.
     pub(crate) fn pair_of(&self, address: [u8; 4]) -> Option<Prefix> {
         self.pairs.iter().find(|pair| pair.contains(address)).map(|pair| pair.unicast)
     }

@@ -28,7 +28,7 @@ fn hosts() -> Vec<Host> {
     vec![Host::node(1), Host::node(2), behind(3, 8), behind(4, 8), behind(5, 9), behind(6, 9)]
 }
 
-/// One record of ten values for each chain.
+/// Tables with one record of ten values for each chain.
 fn tables(chains: &[[u16; 3]]) -> TableSet {
     let record = |(number, chain): (u128, &[u16; 3])| RecordEntry {
         ring: RECORD_VRINGS.unicast,
@@ -44,10 +44,10 @@ fn tables(chains: &[[u16; 3]]) -> TableSet {
     TableSet { generation: 1, hosts: hosts(), trunks: vec![8, 9], record, ..TableSet::default() }
 }
 
-/// The hops of a put and of a get of each value.
+/// The hops of a put and of a get for each of the first `values` values.
 fn hops(tables: &TableSet, values: u128) -> Vec<Option<Hop>> {
     let mut router = Router::new(vrings()).unwrap();
-    router.install(tables).expect("sound");
+    router.install(tables).expect("valid tables");
     let mut hops = Vec::new();
     for value in 0..values {
         for address in [[10, 40, 0, 0], [10, 41, 0, 0]] {
@@ -78,7 +78,7 @@ fn neighbours_that_leave_by_the_same_trunks_are_merged() {
         [(0, 29, false), (30, 39, false), (40, 49, true), (50, 59, false), (60, 69, true), (70, 79, false)]
     );
     assert_eq!(hops(&exact, 80), hops(&coarse, 80));
-    // Gaps stay gaps.
+    // Entries with a gap between them are not merged.
     let mut gap = exact.clone();
     gap.record.remove(1);
     let coarse = aggregated(gap.clone());
@@ -89,7 +89,7 @@ fn neighbours_that_leave_by_the_same_trunks_are_merged() {
     assert_eq!(hops(&gap, 90), hops(&coarse, 90));
 }
 
-/// Chains of three random hosts: the hops stay the same, and entries are saved.
+/// For chains of three random hosts, aggregation changes no hop and saves entries.
 #[test]
 fn aggregated_tables_are_equivalent_for_random_placements() {
     let mut random = Random::new(7);
@@ -132,7 +132,7 @@ fn blocks_of_vnodes_are_merged_in_both_rings_unless_divisions_differ() {
         ..TableSet::default()
     };
     let coarse = aggregated(tables.clone());
-    // A block is smaller than a ring.
+    // Two halves of a ring stay separate: a block is smaller than a ring.
     assert_eq!(
         coarse.unicast.iter().map(|entry| entry.destination).collect::<Vec<_>>(),
         [block(10, 0, 17), block(10, 128, 17)]

@@ -1,4 +1,5 @@
-//! The agent, the switch's side of the control protocol: checks term and generation of requests, and carries them out.
+//! The agent, the switch's side of the control protocol: checks the term and generation of
+//! requests, and carries them out.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -8,13 +9,14 @@ use super::lookup::{Found, Lookup};
 use super::message::{ControlReply, ControlRequest};
 use crate::{Backend, BackendError, Counter, HotConfig, HotEntry, Register, Table, TableSet, TableUpdate};
 
-/// Stores the newest term across restarts of an agent.
+/// Stores the newest term, so that it survives a restart of the agent.
 pub trait TermStore {
-    /// Stores `term` durably before it returns; the error is one line.
+    /// Stores `term` durably before it returns. The error is a message of one line.
     fn store(&mut self, term: u64) -> Result<(), String>;
 }
 
-/// For an agent that does not store the term; its caller passes the newest term to [`SwitchAgent::new`].
+/// For an agent that does not store the term itself; its caller passes the newest term to
+/// [`SwitchAgent::new`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTermStore;
 
@@ -30,7 +32,6 @@ impl<M: TermStore> TermStore for Option<M> {
     }
 }
 
-/// An agent: one back end, the newest term, the installed tables.
 #[derive(Clone, Debug)]
 pub struct SwitchAgent<B, M = NoTermStore> {
     backend: B,
@@ -47,14 +48,15 @@ struct Installed {
 }
 
 impl<B: Backend> SwitchAgent<B> {
-    /// An agent of a back end without tables. `term`: the newest term that this switch has seen; 0 if it has seen none.
+    /// An agent whose back end has no tables yet. `term`: the newest term that this switch has
+    /// seen; 0 if none.
     pub fn new(backend: B, term: u64) -> Self {
         Self::with_term_store(backend, term, NoTermStore)
     }
 }
 
 impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
-    /// An agent of a back end without tables. `term`: the one in `store`.
+    /// An agent whose back end has no tables yet. `term`: the term that `store` has stored.
     pub fn with_term_store(backend: B, term: u64, store: M) -> Self {
         Self { backend, store, term, installed: None, hot: HotIndex::default() }
     }
@@ -69,7 +71,7 @@ impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
         self.installed.as_ref().map(|installed| installed.tables.generation)
     }
 
-    /// The back end, to process packets with.
+    /// The back end, which processes packets.
     pub fn backend(&self) -> &B {
         &self.backend
     }
@@ -118,8 +120,8 @@ impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
         }
     }
 
-    /// Fences off older terms. A term that cannot be stored is not obeyed and fences off nobody, because after a restart it would not
-    /// either.
+    /// Adopts a newer term, which fences off older ones. A term that cannot be stored is not
+    /// adopted and fences off nobody: after a restart the agent would not remember it.
     fn obey(&mut self, term: u64) -> Result<(), String> {
         if term > self.term {
             self.store.store(term)?;
@@ -205,7 +207,7 @@ impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
         }
     }
 
-    /// Reads a register, then applies `then` to the back end.
+    /// Reads a register, then applies `then` to the back end, and replies with what was read.
     fn register(
         &mut self,
         register: Register,
@@ -232,7 +234,9 @@ impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
     }
 
     fn requests(&self) -> Result<ControlReply, BackendError> {
-        // Counters first: a smaller total than before means that the switch has restarted, so the total must not include later matches.
+        // Counters are read first. The controller takes a total that is smaller than before for a
+        // restart of the switch, so the total must not include matches later than the counts of
+        // entries.
         let counters = self.backend.counters()?;
         let matched = Table::ALL.map(|table| counters.get(Counter::Hits(table))).iter().sum();
         let requests = Table::ALL

@@ -1,5 +1,6 @@
-//! The agent's own copy of table `hot`: its entries, for operators, and the newest installed instance. Reading the back end instead
-//! would begin a new counting period.
+//! The agent's own copy of table `hot`: its entries, for operators, and the newest installed
+//! instance. The agent does not read them from the back end, because that would begin a new
+//! counting period.
 
 use alloc::collections::BTreeMap;
 
@@ -20,12 +21,12 @@ impl HotIndex {
         self.newest
     }
 
-    /// The back end has reported this instance.
+    /// Records an instance that the back end has reported.
     pub(super) fn note_newest(&mut self, instance: u64) {
         self.newest = self.newest.max(instance);
     }
 
-    /// The back end has accepted a change.
+    /// Records a change that the back end has accepted.
     pub(super) fn change(&mut self, clear: bool, removed: &[u64], set: &[HotEntry]) {
         if clear {
             self.entries.clear();

@@ -1,4 +1,5 @@
-//! Lookup of a key in the installed tables, for operators: the entries that match its gets and updates.
+//! Lookup of a key in the installed tables, for operators: the entries that match its gets and
+//! updates.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,8 +22,8 @@ pub struct Lookup {
     pub value: u128,
     /// Its keyspace.
     pub keyspace: u16,
-    /// A client whose datagrams the switch is to trace from now on. Another lookup with the same client returns the trace and ends it; one
-    /// without a client also ends it.
+    /// A client whose datagrams the switch should trace from now on. Another lookup with the same
+    /// client returns the trace and ends it; a lookup without a client also ends it.
     pub watch: Option<u64>,
 }
 
@@ -31,46 +32,45 @@ pub struct Lookup {
 pub struct ClientTrace {
     /// The switch's boot-time clock when it replied.
     pub now_ns: u64,
-    /// Why the trace may be incomplete.
+    /// Why the trace may be incomplete, if it may.
     pub blind: Option<String>,
-    /// The datagrams.
     pub seen: Vec<TracedDatagram>,
 }
 
 /// A datagram in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedDatagram {
-    /// When, by the switch's boot-time clock.
+    /// The time of the datagram, on the switch's boot-time clock.
     pub at_ns: u64,
-    /// Its opcode and where it went.
+    /// The datagram's opcode, and where the switch sent it.
     pub what: String,
 }
 
-/// An entry that matches, with its hits.
+/// A matching entry with its hits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met<E> {
-    /// The entry.
     pub entry: E,
-    /// Its hits; `None`: the switch did not report them.
+    /// The hits of the entry; `None`: the switch did not report them.
     pub hits: Option<u64>,
 }
 
 /// The entries that match a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// The entry of `unicast_vring`; `None`: gets are dropped, unless there is a record.
+    /// The entry of `unicast_vring`. If there is none, nor a record, gets are dropped.
     pub unicast: Option<Met<UnicastEntry>>,
-    /// The divisions of its partition, which override the host of gets.
+    /// The divisions of the key's partition, which override the host of gets.
     pub divisions: Vec<Met<DivisionEntry>>,
-    /// The entry of `multicast_vring`; `None`: updates are dropped, unless there is a record.
+    /// The entry of `multicast_vring`. If there is none, nor a record, updates are dropped.
     pub multicast: Option<Met<MulticastEntry>>,
-    /// The entry of `record`, in a range-partitioned keyspace.
+    /// The entry of `record`, if the keyspace is range-partitioned.
     pub record: Option<Met<RecordEntry>>,
     /// The servers that these entries name.
     pub hosts: Vec<Host>,
-    /// Its entry in table `hot`.
+    /// The key's entry in table `hot`.
     pub hot: Option<HotEntry>,
-    /// The trace of the client. The agent's host process adds it; the tables do not know clients.
+    /// The trace of the client. The process that runs the agent adds it; the tables do not know
+    /// clients.
     pub client_trace: Option<ClientTrace>,
 }
 
@@ -93,7 +93,7 @@ impl Found {
         found
     }
 
-    /// Partition and default host for gets.
+    /// The partition, and the default host for gets.
     pub fn gets(&self) -> Option<(u32, HostId)> {
         let by_record = self.record.as_ref().map(|met| (met.entry.partition, met.entry.host));
         by_record.or_else(|| self.unicast.as_ref().map(|met| (met.entry.partition, met.entry.host)))

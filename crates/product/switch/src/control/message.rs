@@ -1,4 +1,5 @@
-//! Messages of the control protocol, and their encoding: postcard, one message in each frame, of bounded length.
+//! Messages of the control protocol, and their encoding: postcard, one message in each frame, of
+//! bounded length.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +13,8 @@ use crate::{
     Counters, EntryRequests, HotConfig, HotEntry, HotReading, Register, TableSet, TableStatus, TableUpdate,
 };
 
-/// The longest encoded message. Tables at capacity take about 1.5 MB, and so do hot entries.
+/// Upper bound of an encoded message in bytes. Tables at capacity take about 1.5 MB, and so does a
+/// full table `hot`.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 21;
 
 /// From the controller to the agent.
@@ -32,7 +34,7 @@ pub enum ControlRequest {
         /// The change, and the generation that it leads to.
         update: TableUpdate,
     },
-    /// Report.
+    /// Report the newest term, the generation, the tables and the counters.
     Status {
         /// Term of the controller's leadership.
         term: u64,
@@ -41,32 +43,28 @@ pub enum ControlRequest {
     ReadRegister {
         /// Term of the controller's leadership.
         term: u64,
-        /// Which.
         register: Register,
     },
-    /// Set a cell of a register, then report all.
+    /// Set a cell of a register, then report all cells.
     WriteRegister {
         /// Term of the controller's leadership.
         term: u64,
-        /// Which.
         register: Register,
-        /// Its place in the register.
+        /// The index of the cell.
         cell: u32,
-        /// What it holds from now on.
+        /// The new value of the cell.
         value: u64,
     },
     /// Report all cells of a register, and set them to zero.
     ResetRegister {
         /// Term of the controller's leadership.
         term: u64,
-        /// Which.
         register: Register,
     },
     /// Look a key up in the tables.
     Lookup {
         /// Term of the controller's leadership.
         term: u64,
-        /// The key.
         lookup: Lookup,
     },
     /// Report client requests by entry.
@@ -78,10 +76,10 @@ pub enum ControlRequest {
     SetHot {
         /// Term of the controller's leadership.
         term: u64,
-        /// Keyspaces and parameters.
         config: HotConfig,
     },
-    /// Change table `hot`, as a whole or not at all. Its entries outlive generations of the other tables.
+    /// Change table `hot`, as a whole or not at all. Installing other tables does not change its
+    /// entries.
     ChangeHot {
         /// Term of the controller's leadership.
         term: u64,
@@ -100,7 +98,7 @@ pub enum ControlRequest {
 }
 
 impl ControlRequest {
-    /// Whether it concerns table `hot` or its detection.
+    /// Whether the request concerns table `hot` or the detection of hot keys.
     pub(super) fn is_of_hot_keys(&self) -> bool {
         matches!(self, Self::SetHot { .. } | Self::ChangeHot { .. } | Self::ReadHot { .. })
     }
@@ -127,16 +125,16 @@ impl ControlRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant, reason = "sent one at a time, and rarely")]
 pub enum ControlReply {
-    /// The tables are in force, and no packet uses older ones any more.
+    /// The tables are in force, and no packet is matched by older ones any more.
     Installed {
         /// Term of the request.
         term: u64,
         /// The generation in force.
         generation: u64,
     },
-    /// The agent has seen a newer controller.
+    /// The agent has obeyed a controller of a newer term.
     Refused {
-        /// Its term.
+        /// The newest term that the agent has seen.
         current_term: u64,
     },
     /// The tables could not be installed; the old ones stay in force.
@@ -146,24 +144,19 @@ pub enum ControlReply {
         /// The error, for the operator.
         reason: String,
     },
-    /// The status.
+    /// The reply to [`ControlRequest::Status`].
     Status {
-        /// Newest term seen, that of the request included.
+        /// The newest term that the agent has seen, including the request's.
         term: u64,
         /// The generation in force; `None` before the first install.
         generation: Option<u64>,
-        /// Fill and hits per table.
+        /// Number of entries and hits of each table.
         tables: Vec<TableStatus>,
         /// Global counters.
         counters: Counters,
     },
-    /// The cells of a register; of a register that was reset, the values before.
-    Register {
-        /// Which.
-        register: Register,
-        /// Its cells.
-        cells: Vec<u64>,
-    },
+    /// The cells of a register; after a reset, the values before it.
+    Register { register: Register, cells: Vec<u64> },
     /// The result of a lookup.
     Found {
         /// Newest term seen.
@@ -172,66 +165,67 @@ pub enum ControlReply {
         generation: Option<u64>,
         /// The key of the request.
         lookup: Lookup,
-        /// The entries that match.
         found: Found,
     },
-    /// The switch's ports. Sent unasked after connecting, and whenever a port changes.
+    /// The switch's ports. The agent sends this without a request, after connecting and whenever a
+    /// port changes.
     Ports {
-        /// All port numbers, ascending; `None`: it reaches hosts by their addresses.
+        /// All port numbers, ascending; `None` if the switch has no ports and reaches hosts by
+        /// their addresses.
         present: Option<Vec<u16>>,
         /// Ports without a link, as far as the switch can tell, ascending.
         down: Vec<u16>,
     },
-    /// Client requests. The count of an installed entry never falls while the switch runs.
+    /// Client requests by entry. The count of an installed entry never falls while the switch runs.
     Requests {
-        /// Newest term seen, that of the request included.
+        /// The newest term that the agent has seen, including the request's.
         term: u64,
         /// The generation in force; `None` before the first install.
         generation: Option<u64>,
-        /// Matches of all tables since the switch started. A smaller number than before means that it has restarted.
+        /// Matches of all tables since the switch started. If the number is smaller than before,
+        /// the switch has restarted.
         matched: u64,
-        /// By table in the order of [`Table::ALL`](crate::Table::ALL), by entry in the order of the generation.
+        /// Requests by table, in the order of [`Table::ALL`](crate::Table::ALL), and by entry, in
+        /// the order of the generation.
         requests: Vec<Vec<EntryRequests>>,
     },
-    /// The request on hot keys was carried out.
+    /// The request about hot keys was carried out.
     HotChanged {
         /// Term of the request.
         term: u64,
         /// The newest instance that this agent has installed.
         newest: u64,
     },
-    /// The request on hot keys was refused; nothing changed.
+    /// The request about hot keys was refused; nothing changed.
     HotFailed {
         /// Term of the request.
         term: u64,
         /// The error, for the operator.
         reason: String,
     },
-    /// Counts of hot keys.
+    /// The counts of hot keys and candidates.
     Hot {
         /// Term of the request.
         term: u64,
-        /// The counts.
         reading: HotReading,
     },
 }
 
-/// Errors of the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ControlError {
-    /// Longer than [`CONTROL_MESSAGE_BYTES_MAX`].
+    /// The message is longer than [`CONTROL_MESSAGE_BYTES_MAX`].
     #[error("control message of {bytes} bytes; the limit is {CONTROL_MESSAGE_BYTES_MAX}")]
     TooLong {
-        /// Its length.
+        /// The length of the message.
         bytes: usize,
     },
-    /// Not an encoding of the expected message.
+    /// The bytes do not encode the expected message.
     #[error("malformed control message: {0}")]
     Malformed(postcard::Error),
-    /// Bytes after the message.
+    /// Bytes follow the message.
     #[error("{bytes} bytes after a control message")]
     TrailingBytes {
-        /// How many.
+        /// The number of bytes that follow.
         bytes: usize,
     },
 }

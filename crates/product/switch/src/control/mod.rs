@@ -22,10 +22,12 @@
 //! ```
 //!
 //! Invariants:
-//! - Requests of older terms change nothing (R13). A request of a newer term fences off older terms, even if it fails. A term is obeyed
-//!   only after it is stored ([`TermStore`]), so that a restart of the agent does not let an older controller back in.
+//! - Requests of older terms change nothing (R13). A request of a newer term fences off older
+//!   terms, even if it fails. A term is obeyed only after it is stored ([`TermStore`]), so that a
+//!   restart of the agent does not let an older controller back in.
 //! - Within a term the generation never goes back.
-//! - Requests may be repeated, if a reply was lost: the same tables under the same generation get the same reply.
+//! - Requests may be repeated, if a reply was lost: the same tables under the same generation get
+//!   the same reply.
 //! - A started agent has no tables, and its switch drops vring traffic until the first install.
 //! - Hot entries do not belong to a generation: they only steer, and are changed by differences.
 //!

@@ -1,4 +1,5 @@
-//! Detection of hot keys: the counts that the controller reads from a switch (KVSwitch §4.2.5, §4.2.6).
+//! Detection of hot keys: the counts that the controller reads from a switch (KVSwitch §4.2.5,
+//! §4.2.6).
 //!
 //! ```text
 //!   get or update, in a keyspace that spreads its hot keys ─┬─ its key has an entry ─▶ counted by the entry
@@ -6,8 +7,9 @@
 //!                                                           └─ each host that it leaves for: loads
 //! ```
 //!
-//! A request that leaves by a trunk is counted by the switch at its end. The counts of entries and loads are never reset; the controller
-//! takes differences, so a lost reading costs nothing. Candidates are counted since the last reading.
+//! A request that leaves by a trunk is counted by the switch at its end. The counts of entries and
+//! loads are never reset; the controller takes differences, so a lost reading costs nothing.
+//! Candidates are counted since the last reading.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,16 +19,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::HostId;
 
-/// Configuration of the detection. By default nothing is counted.
+/// Configuration of the detection. The default counts nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotConfig {
     /// Keyspaces that spread their hot keys. If it is empty, nothing is counted.
     pub keyspaces: Vec<u16>,
-    /// K: slots of the HashPipe, and candidates in a reading.
+    /// The number K: slots of the HashPipe, and upper bound of the candidates in a reading.
     pub keys_max: u32,
-    /// d: stages of the HashPipe.
+    /// The number d: stages of the HashPipe.
     pub stages: u32,
-    /// Seed of its hash functions; secret.
+    /// The seed of the HashPipe's hash functions; a secret.
     pub seed: u64,
 }
 
@@ -47,7 +49,8 @@ impl HotConfig {
         Config { keys_max: self.keys_max, stages: self.stages, ..Config::default() }
     }
 
-    /// The parameters of the HashPipe. While they stay the same, it goes on counting.
+    /// The parameters of the HashPipe: K, d and the seed. A HashPipe keeps its counts while they
+    /// stay the same.
     pub fn pipe(&self) -> (u32, u32, u64) {
         (self.keys_max, self.stages, self.seed)
     }
@@ -60,7 +63,7 @@ pub struct HotCount {
     pub instance: u64,
     /// Gets and updates.
     pub requests: u64,
-    /// Gets among them that the switch has answered itself (H9).
+    /// The gets among them that the switch has answered itself (H9).
     pub answered: u64,
 }
 
@@ -80,18 +83,20 @@ pub struct HotCandidate {
 pub struct HotReading {
     /// The newest instance that was ever installed.
     pub newest: u64,
-    /// One count for each entry, ascending by instance. The count of an installed entry never falls.
+    /// A count for each entry, ascending by instance. The count of an installed entry never falls.
     pub entries: Vec<HotCount>,
-    /// At most K candidates, the most requested first.
+    /// At most K candidates, most requested first.
     pub candidates: Vec<HotCandidate>,
-    /// Requests since the last reading of keys that are not candidates.
+    /// Number of requests since the last reading for keys that are not among the candidates.
     pub dropped: u64,
-    /// Requests that have left for each node attached to this switch, ascending by node. The counts never fall while the switch runs.
+    /// For each node attached to this switch, ascending, the number of requests that have left for
+    /// it. It never falls while the switch runs.
     pub loads: Vec<(HostId, u64)>,
 }
 
 impl HotReading {
-    /// Adds the counts of a HashPipe. Per-CPU HashPipes may have more than K keys together; the least requested beyond K are dropped.
+    /// Adds the counts of a HashPipe. The HashPipes of all CPUs together may have more than K keys;
+    /// the least requested ones are dropped.
     #[must_use]
     pub fn with_candidates(mut self, reading: &Reading, keys_max: u32) -> Self {
         let candidate = |&(key, count): &(HotKey, u64)| HotCandidate {
@@ -111,16 +116,16 @@ impl HotReading {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detection {
     config: HotConfig,
-    /// From the configuration, ascending.
+    /// The keyspaces of the configuration, ascending.
     keyspaces: Vec<u16>,
-    /// `None` until it is configured.
+    /// The HashPipe; `None` until it is configured.
     pipe: Option<HashPipe>,
-    /// At most one for each host id.
+    /// Requests that have left for each host.
     loads: BTreeMap<HostId, u64>,
 }
 
 impl Detection {
-    /// Sets the configuration. Setting the same again changes nothing.
+    /// Sets the configuration. Setting an equal configuration changes nothing.
     pub(crate) fn set(&mut self, config: &HotConfig) -> Result<(), ConfigError> {
         config.check()?;
         if self.pipe.is_none() || self.config.pipe() != config.pipe() {

@@ -1,4 +1,5 @@
-//! Table `hot`: sends gets of single keys to holders of copies instead of to their owner (KVSwitch §4.2 with rules H1, H2, H4 and H6).
+//! Table `hot`: sends gets of single keys to holders of copies instead of to their owner (KVSwitch
+//! §4.2 with rules H1, H2, H4 and H6).
 //!
 //! ```text
 //!   (keyspace, digest) ─▶ instance, holders, owner turns ─▶ registers:  seen │ turn │ confirmed[holder] │ requests
@@ -11,19 +12,23 @@
 //!   close (n)  seen += 1, if seen <= n; removed: MAX         back to the sender, with the number
 //! ```
 //!
-//! For an entry that allows it the switch stores a copy itself ([`values`], H9): it answers a get before the get takes a turn.
+//! For an entry that allows it the switch stores a copy itself ([`values`], H9): it answers a get
+//! before the get takes a turn.
 //!
-//! An entry without holders only counts. An entry has a digest, not the full key: the node that answers compares the key, and keys of a
-//! range-partitioned keyspace that share a digest share its load.
+//! An entry without holders only counts. An entry has a digest, not the full key: the node that
+//! answers compares the key, and keys of a range-partitioned keyspace that share a digest share its
+//! load.
 //!
 //! Invariants:
-//! - An instance is installed at most once in the life of a switch, and later ones are greater. So an instance that is not installed
-//!   and not above the newest will never be installed.
-//! - An entry starts closed (H1): `seen` begins above every number that a copy can have been confirmed at.
+//! - An instance is installed at most once in the life of a switch, and later ones are greater. So
+//!   an instance that is not installed and not above the newest will never be installed.
+//! - An entry starts closed (H1): `seen` begins above every number that a copy can have been
+//!   confirmed at.
 //! - The registers belong to the instance, whatever other tables change.
 //!
-//! The switch only steers. A holder answers by the stamp that it is shown, and an owner decides on evidence that `seen` is above the
-//! labels of its copies, so no entry that a controller installs or loses makes a read stale.
+//! The switch only steers. A holder answers by the stamp that it is shown, and an owner decides on
+//! evidence that `seen` is above the labels of its copies, so no entry that a controller installs
+//! or loses makes a read stale.
 
 pub(crate) mod detection;
 pub(crate) mod stage;
@@ -42,37 +47,39 @@ use crate::{HostId, HostIndex, HostRole};
 use detection::HotCount;
 use values::{Leases, Value};
 
-/// Capacity in entries.
+/// Capacity of table `hot` in entries.
 pub const HOT_CAPACITY: usize = 10_000;
 /// Upper bound of [`HotEntry::owner_turns`].
 pub const HOT_OWNER_TURNS_MAX: u8 = 16;
 
-/// Entries of which the switch may store a copy itself.
+/// Upper bound of the entries for which the switch may store a copy itself.
 pub const HOT_VALUES_MAX: usize = 1024;
 
-/// The number in a `HotClosed` for an instance that will never be installed again: no copy has a label above it.
+/// The number in a `HotClosed` for an instance that will never be installed again: no copy has a
+/// label above it.
 pub const HOT_GONE: u64 = u64::MAX;
 
 /// An entry of table `hot`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotEntry {
-    /// The keyspace of the keys.
+    /// The keyspace of the key.
     pub keyspace: u16,
-    /// Their digest. It identifies one key, except in range-partitioned keyspaces.
+    /// The key's digest. In range-partitioned keyspaces several keys may share it.
     pub digest: [u8; 16],
-    /// Identifies this installation; rises from one to the next (H1).
+    /// Identifies this installation of the entry. Every installation gets a greater number (H1).
     pub instance: u64,
-    /// Turns of the round robin that take the default route, for one turn of each holder: 1 to [`HOT_OWNER_TURNS_MAX`], the number of
-    /// the partition's members that answer gets.
+    /// Number of turns of the round robin that take the default route, while each holder has one
+    /// turn: 1 to [`HOT_OWNER_TURNS_MAX`], the number of the partition's members that answer gets.
     pub owner_turns: u8,
-    /// Nodes other than the partition's members that have a copy: at most [`HOT_HOLDERS_MAX`], attached to this switch, each once (H8).
-    /// If it is empty, the entry only counts.
+    /// Nodes that have a copy and are not members of the partition: at most [`HOT_HOLDERS_MAX`],
+    /// attached to this switch, each listed once (H8). An entry without holders only counts.
     pub holders: Vec<HostId>,
-    /// Whether the switch may store a copy itself and answer gets from it (H9). At most [`HOT_VALUES_MAX`] entries may have this.
+    /// Whether the switch may store a copy itself and answer gets from it (H9). At most
+    /// [`HOT_VALUES_MAX`] entries may set this.
     pub in_switch: bool,
 }
 
-/// Why a change of table `hot` is refused. Nothing was changed.
+/// Why a change of table `hot` is refused. The table is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HotError {
     #[error("{entries} entries in table hot; its capacity is {HOT_CAPACITY}")]
@@ -99,24 +106,24 @@ struct Slot {
     entry: HotEntry,
     seen: u64,
     turn: u32,
-    /// The number that each holder has confirmed; 0: none.
+    /// The number that each holder has confirmed; 0: the holder has confirmed none.
     confirmed: Vec<u64>,
     requests: u64,
-    /// Requests that the switch has answered itself.
+    /// Number of requests that the switch has answered itself.
     answered: u64,
     value: Option<Value>,
 }
 
-/// The decision on a get.
+/// Where a get goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Its default route, without a stamp.
+    /// The get takes its default route, without a stamp.
     Owner,
-    /// To this holder, with this stamp.
+    /// The get goes to this holder, with this stamp.
     Holder(HostId, Stamp),
 }
 
-/// The table and its registers.
+/// Table `hot` with its registers.
 #[derive(Clone, Debug, Default)]
 pub struct HotTable {
     slots: BTreeMap<Key, Slot>,
@@ -136,7 +143,8 @@ impl HotTable {
         self.newest
     }
 
-    /// The number of updates that the switch has seen of an instance.
+    /// The register `seen` of an instance: begins at 1, rises with each update and each effective
+    /// close.
     pub fn seen(&self, instance: u64) -> Option<u64> {
         self.slots.values().find(|slot| slot.entry.instance == instance).map(|slot| slot.seen)
     }
@@ -153,8 +161,9 @@ impl HotTable {
         counts
     }
 
-    /// Removes all entries if `clear`, otherwise the instances in `removed`, then installs the entries of `set`; as a whole, or not at
-    /// all. An entry that is already installed unchanged keeps its registers. A key's new instance replaces its old one.
+    /// Removes all entries if `clear`, otherwise the instances in `removed`, then installs the
+    /// entries of `set`. The change is applied as a whole or not at all. An entry that is already
+    /// installed unchanged keeps its registers. A key's new instance replaces its old one.
     pub fn change(
         &mut self,
         clear: bool,
@@ -186,8 +195,9 @@ impl HotTable {
         Some(slot.stamp())
     }
 
-    /// Counts a get of the key and decides where it goes; only a get that `has_room` for a stamp can be redirected. `is_here`: whether a
-    /// holder is still attached to this switch. `None`: there is no entry.
+    /// Counts a get of the key and decides where it goes; only a get that `has_room` for a stamp
+    /// can be redirected. `is_here`: whether a holder is still attached to this switch. `None`:
+    /// there is no entry.
     pub(crate) fn pass_get(
         &mut self,
         key: &Key,
@@ -200,18 +210,18 @@ impl HotTable {
         Some(holder.map_or(Turn::Owner, |holder| Turn::Holder(holder, slot.stamp())))
     }
 
-    /// A holder confirms the number of its copy. Accepts it if it is for this instance, from a holder, and not above `seen`; returns
-    /// whether it did.
+    /// A holder confirms the number of its copy. The confirmation is accepted if the sender is a
+    /// holder of this instance and the number is not above `seen`. Returns whether it is.
     pub(crate) fn confirm(&mut self, key: &Key, sender: HostId, confirmed: Stamp) -> bool {
         let slot = self.slots.get_mut(key).filter(|slot| slot.entry.instance == confirmed.instance);
         let Some(slot) = slot.filter(|slot| confirmed.seen <= slot.seen) else { return false };
         let place = slot.entry.holders.iter().position(|holder| *holder == sender);
-        // It may fall: a holder that has lost its copy confirms 0.
+        // The number may fall: a holder that has lost its copy confirms 0.
         place.map(|place| slot.confirmed[place] = confirmed.seen).is_some()
     }
 
-    /// A primary closes copies with labels up to this one. Returns the stamp to answer with; `None`: no answer, because an instance that
-    /// is not installed yet proves nothing.
+    /// A primary closes copies with labels up to this one. Returns the stamp to answer with, or
+    /// `None` for no answer: an instance that is not installed yet proves nothing.
     pub(crate) fn close(&mut self, key: &Key, label: Stamp) -> Option<Stamp> {
         let instance = label.instance;
         if let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.entry.instance == instance) {
@@ -252,25 +262,27 @@ impl HotEntry {
     }
 }
 
-/// Whether a host is a node that is attached to this switch.
+/// Whether the host is a node attached to this switch.
 pub(crate) fn is_here(hosts: &HostIndex, id: HostId) -> bool {
     hosts.get(id).is_some_and(|host| host.role == HostRole::Node && !host.is_remote)
 }
 
-/// A change of table `hot`, for every back end: which entries are removed, and which are added.
+/// A change of table `hot`, as every back end needs it: the entries to remove and the entries to
+/// add.
 #[derive(Clone, Debug)]
 pub struct HotChange<'a> {
     newest_before: u64,
     clear: bool,
     removed: BTreeSet<u64>,
-    /// Entries to add, in their order.
+    /// Entries to add, in the order of the request.
     pub added: Vec<&'a HotEntry>,
     /// The newest instance after the change.
     pub newest: u64,
 }
 
 impl<'a> HotChange<'a> {
-    /// `newest`: the newest instance so far. `is_installed`: whether exactly this entry is installed.
+    /// `newest`: the newest instance before the change. `is_installed`: whether exactly this entry
+    /// is installed.
     pub fn new(
         newest: u64,
         clear: bool,
@@ -285,7 +297,8 @@ impl<'a> HotChange<'a> {
         Self { newest_before: newest, clear, removed, added, newest: newest_then }
     }
 
-    /// The keys of the installed `entries` that are removed, including those that are replaced. Does not iterate if nothing is removed.
+    /// The keys of those installed `entries` that the change removes or replaces. If nothing is
+    /// removed, `entries` is not iterated.
     pub fn removed_keys<'b>(&self, entries: impl Iterator<Item = &'b HotEntry>) -> BTreeSet<(u16, [u8; 16])> {
         if !self.clear && self.removed.is_empty() {
             return BTreeSet::new();
@@ -293,8 +306,9 @@ impl<'a> HotChange<'a> {
         entries.filter(|entry| self.removes(entry.instance)).map(HotEntry::key).collect()
     }
 
-    /// Checks the rules of the table. `entries` and `values`: number of installed entries, and of those with `in_switch`; `removed`: the
-    /// result of [`Self::removed_keys`]; `of`: the installed entry of a key.
+    /// Checks the rules of the table. `entries` and `values`: the number of installed entries, and
+    /// of those with `in_switch`; `removed`: the result of [`Self::removed_keys`]; `of`: returns
+    /// the installed entry of a key.
     pub fn validated<'b>(
         self,
         (entries, values): (usize, usize),
@@ -307,7 +321,7 @@ impl<'a> HotChange<'a> {
             entry.check(newest, hosts)?;
             newest = entry.instance;
         }
-        // Of two entries for the same key, the later one stays.
+        // If the change adds two entries for one key, the later one stays.
         let added: BTreeMap<Key, bool> = self.added.iter().map(|it| (it.key(), it.in_switch)).collect();
         let is_new = |key: &&Key| of(key).is_none() || removed.contains(*key);
         let entries = entries - removed.len() + added.keys().filter(is_new).count();
@@ -342,7 +356,8 @@ impl Slot {
         Stamp { instance: self.entry.instance, seen: self.seen }
     }
 
-    /// The holder whose turn it is, or the next one with a valid copy. `None`: it is an owner turn, or no copy is valid.
+    /// Takes a turn: the holder whose turn it is, or the next one with a valid copy. `None`: it is
+    /// an owner turn, or no copy is valid.
     fn next(&mut self, is_here: impl Fn(HostId) -> bool) -> Option<HostId> {
         let holders = self.entry.holders.len();
         let turns = holders as u32 + u32::from(self.entry.owner_turns);

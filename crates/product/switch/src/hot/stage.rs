@@ -1,9 +1,10 @@
-//! The stage of hot keys, after the match-action stage: redirects requests that leave for hosts of this switch, and handles messages to
-//! the switch itself.
+//! The stage of hot keys, after the match-action stage: redirects requests that leave for hosts of
+//! this switch, and handles messages to the switch itself.
 //!
-//! It looks at requests that have room for a stamp or belong to a keyspace that spreads its hot keys; all others cost two comparisons. A
-//! request that leaves by a trunk stays unchanged: the last switch before its receiver counts and stamps it, and only that switch sees
-//! all requests that a key's owner gets.
+//! It looks at requests that have room for a stamp or belong to a keyspace that spreads its hot
+//! keys; all others cost two comparisons. A request that leaves by a trunk stays unchanged. The
+//! last switch before its receiver counts and stamps it, because only that switch sees all requests
+//! that the key's owner receives.
 
 use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
@@ -33,17 +34,18 @@ pub(crate) struct HotStage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) key: LookupKey,
-    /// Whether it has room for a stamp.
+    /// Whether the request has room for a stamp.
     pub(crate) has_room: bool,
     /// The sender.
     pub(crate) from: SocketAddrV4,
     /// The whole request, if the switch may answer it.
     pub(crate) payload: Option<&'a [u8]>,
-    /// The switch's boot-time clock.
+    /// The switch's boot-time clock, read after the request arrived.
     pub(crate) now_ns: u64,
 }
 
-/// A request that leaves for hosts of this switch. `is_counted`: its keyspace spreads its hot keys.
+/// A request that leaves for hosts of this switch. `is_counted`: the request's keyspace spreads its
+/// hot keys.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
     key: HotKey,
@@ -59,7 +61,8 @@ pub(crate) enum SwitchReply {
     Reply(Reply),
 }
 
-/// The message goes back with this opcode, and these words at the start of its body.
+/// A reply: the message itself, sent back with this opcode and with these words at the start of its
+/// body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     opcode: Opcode,
@@ -77,7 +80,7 @@ pub(crate) fn is_switch_message(payload: &[u8]) -> bool {
 }
 
 impl Reply {
-    /// Turns the message in `payload` into the reply.
+    /// Overwrites the message in `payload` with the reply.
     pub(crate) fn write(self, payload: &mut [u8]) {
         payload[offset_of!(HeaderLayout, opcode)] = self.opcode as u8;
         let body = &mut payload[size_of::<HeaderLayout>()..];
@@ -88,14 +91,15 @@ impl Reply {
 }
 
 impl HotStage {
-    /// Sets the hosts after other tables were installed.
+    /// Sets the hosts after a new generation of the other tables was installed.
     pub(crate) fn set_hosts(&mut self, hosts: &HostIndex, ids: impl Iterator<Item = HostId>) {
         self.nodes = ids.filter(|id| super::is_here(hosts, *id)).collect();
         self.nodes.sort_unstable();
     }
 
-    /// Redirects a request that would leave by `route`, or answers it. Also returns the stamp to write into its copies for hosts of this
-    /// switch, if it has room.
+    /// Redirects a request that would leave by `route`, or answers it. Also returns the stamp to
+    /// write into the copies of the request for hosts of this switch, if the request has room for
+    /// one.
     pub(crate) fn pass<'a>(
         &'a mut self,
         request: Request<'_>,
@@ -151,7 +155,7 @@ impl HotStage {
             .is_some_and(|get| self.table.can_answer(key, get, request.now_ns))
     }
 
-    /// The receiver of a unicast, `owner` or a holder, and its stamp.
+    /// The receiver of a unicast and its stamp: `owner` or a holder.
     fn steer(&mut self, passing: Passing, owner: HostId, counters: &mut Counters) -> (HostId, Stamp) {
         let (holder, stamp) = self.look_up(passing);
         counters.add(Counter::HotRedirected, u64::from(holder.is_some()));
@@ -162,7 +166,8 @@ impl HotStage {
         (to, stamp)
     }
 
-    /// Looks the key up: the holder to redirect to, and the stamp.
+    /// Looks the key up. Returns the holder to which the request is redirected, if any, and the
+    /// stamp.
     fn look_up(
         &mut self,
         Passing { key, is_update, has_room, is_counted }: Passing,
@@ -183,7 +188,8 @@ impl HotStage {
         found.unwrap_or((None, Stamp::NONE))
     }
 
-    /// Handles a message to the switch. `sender`: the node that sent it, which is attached to this switch.
+    /// Handles a message to the switch. `sender`: the node that sent it, which is attached to this
+    /// switch.
     pub(crate) fn handle_switch_message(
         &mut self,
         sender: Option<HostId>,
@@ -235,7 +241,8 @@ enum SwitchMessage<'a> {
 }
 
 impl<'a> SwitchMessage<'a> {
-    /// Parses a message and its key. `None`: it is malformed, has trailing bytes, or room for a stamp.
+    /// Parses a message and its key. `None`: the message is malformed, or has trailing bytes or
+    /// room for a stamp.
     fn parse(payload: &'a [u8]) -> Option<(Key, Self)> {
         let header = HeaderLayout::peek(payload).filter(|header| header.room == 0)?;
         let body = &payload[size_of::<HeaderLayout>()..];

@@ -1,4 +1,4 @@
-//! Requests of hot keys behind a socket, and their counts.
+//! Requests of hot keys at a switch behind a socket, and their counts.
 
 use alloc::string::{String, ToString};
 use alloc::{format, vec};
@@ -53,7 +53,7 @@ fn tables(generation: u64, hosts: impl Iterator<Item = u16>) -> TableSet {
     }
 }
 
-/// Node 1 owns every key; nodes 2 and 3 hold copies of the hot one.
+/// A switch with three nodes: node 1 owns every key, nodes 2 and 3 hold copies of the hot key.
 struct Switch {
     router: Router,
 }
@@ -104,7 +104,7 @@ impl Switch {
         self.send(CLIENT, Ring::Multicast, bytes)
     }
 
-    /// A get and a put without room for a stamp.
+    /// Sends a get and a put without room for a stamp.
     fn plain(&mut self, digest: KeyDigest) -> [String; 2] {
         let (mut get_bytes, mut put_bytes) = (Vec::new(), Vec::new());
         get(digest).encode(&mut get_bytes);
@@ -119,7 +119,7 @@ impl Switch {
         self.send(address(node), Ring::Multicast, bytes)
     }
 
-    /// Closes copies with labels up to this one.
+    /// Sends a close of copies with labels up to `seen`.
     fn close(&mut self, from: SocketAddrV4, (instance, seen): (u64, u64)) -> String {
         let mut bytes = Vec::new();
         HotClose { keyspace: KEYSPACE, digest: DIGEST, stamp: Stamp { instance, seen } }.encode(&mut bytes);
@@ -178,9 +178,13 @@ fn entry_starts_closed_opens_by_confirmation_and_closes_by_update() {
     assert_eq!(switch.gets(4), [two, three, NONE, two]);
     switch.confirm(2, 1, 0);
     assert_eq!(switch.gets(3), [three, NONE, three], "node 2 has lost its copy");
-    assert_eq!(switch.close(address(1), (1, 1)), "Some(1) Some((1, 2))", "H4: its count is already higher");
-    assert_eq!(switch.gets(3), [three, NONE, three], "node 3 stays open");
-    assert_eq!(switch.close(address(1), (1, 2)), "Some(1) Some((1, 3))", "H4: the next number");
+    assert_eq!(
+        switch.close(address(1), (1, 1)),
+        "Some(1) Some((1, 2))",
+        "H4: seen is already above the label"
+    );
+    assert_eq!(switch.gets(3), [three, NONE, three], "the copy of node 3 stays valid");
+    assert_eq!(switch.close(address(1), (1, 2)), "Some(1) Some((1, 3))", "H4: the close counts");
     assert_eq!(switch.gets(3), [NONE; 3]);
     assert_eq!(switch.counted(Counter::HotRedirected), 11);
 }
@@ -198,7 +202,7 @@ fn owner_turns_take_the_default_route_and_missing_hosts_are_skipped() {
     switch.router.install(&tables(3, 1..5)).unwrap();
     assert_eq!(switch.gets(1), [three]);
     switch.gets(3);
-    assert_eq!(switch.gets(1), [two], "it is attached again, and its copy was never closed");
+    assert_eq!(switch.gets(1), [two], "node 2 is attached again, and its copy was never closed");
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn removed_instance_is_closed_for_good_and_unknown_instance_gets_no_answer() {
     assert_eq!(switch.close(address(3), (2, 7)), "dropped None");
     switch.router.change_hot(false, &[], &[entry(2)]).unwrap();
     let gone = format!("Some(3) Some((1, {HOT_GONE}))");
-    assert_eq!(switch.close(address(3), (1, 7)), gone, "replaced by another instance");
+    assert_eq!(switch.close(address(3), (1, 7)), gone, "instance 1 was replaced");
     assert_eq!(switch.close(address(3), (2, 7)), "Some(3) Some((2, 2))");
     switch.router.change_hot(true, &[], &[]).unwrap();
     assert_eq!(switch.router.hot().entries().count(), 0);
@@ -284,9 +288,9 @@ fn registers_belong_to_the_instance() {
     let mut switch = Switch::new();
     switch.put(DIGEST, Stamp::NONE);
     switch.router.change_hot(false, &[], &[entry(1)]).unwrap();
-    assert_eq!(switch.router.hot().seen(1), Some(2), "installed again");
+    assert_eq!(switch.router.hot().seen(1), Some(2), "installing the same entry again keeps its registers");
     switch.router.install(&tables(2, 1..5)).unwrap();
-    assert_eq!(switch.router.hot().seen(1), Some(2), "other tables");
+    assert_eq!(switch.router.hot().seen(1), Some(2), "other tables do not change the registers");
     switch.router.change_hot(false, &[], &[entry(2)]).unwrap();
     assert_eq!((switch.router.hot().seen(1), switch.router.hot().seen(2)), (None, Some(1)));
 }
@@ -316,12 +320,16 @@ fn candidates_are_reported_once_and_other_counts_accumulate() {
     assert_eq!(reading.candidates, [HotCandidate { keyspace: 3, digest: COLD.0, count: 4 }]);
     assert_eq!((reading.dropped, reading.loads), (0, loads(7, 1)));
     let reading = switch.router.read_hot().unwrap();
-    assert_eq!((reading.candidates.len(), reading.loads), (0, loads(7, 1)), "since the last reading");
+    assert_eq!(
+        (reading.candidates.len(), reading.loads),
+        (0, loads(7, 1)),
+        "candidates are counted anew after each reading"
+    );
 
     let wrong = HotConfig { stages: 0, ..HotConfig::default() };
     assert!(matches!(switch.router.set_hot(&wrong), Err(BackendError::HotConfigRefused(_))));
     switch.router.set_hot(&HotConfig::default()).unwrap();
     switch.get(COLD, Stamp::NONE);
     let reading = switch.router.read_hot().unwrap();
-    assert_eq!((reading.candidates.len(), reading.loads), (0, loads(7, 1)), "off again");
+    assert_eq!((reading.candidates.len(), reading.loads), (0, loads(7, 1)), "detection is off again");
 }

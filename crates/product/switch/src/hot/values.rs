@@ -1,4 +1,5 @@
-//! Values of hot keys in the switch itself: prepared replies, and leases until which it may show them (rule H9).
+//! Values of hot keys that the switch stores: prepared replies, and the leases within which it may
+//! show them (rule H9).
 //!
 //! ```text
 //!   owner  ──HotValue (i, n), serial, key, reply──▶ switch             stored, if its entry of instance i allows it and has seen exactly n
@@ -8,10 +9,12 @@
 //! ```
 //!
 //! Invariants:
-//! - A value belongs to the instance whose slot it is in, and is removed with it.
-//! - A lease is an owner's, for copies of one serial; a later lease replaces an earlier one.
-//! - Leases and values belong to one incarnation of the switch, which its nonce identifies. A renewal for another incarnation grants
-//!   nothing; its reply tells the current incarnation and the time.
+//! - A value belongs to the instance in whose slot it is stored, and is removed with it.
+//! - A lease belongs to one owner, and covers its copies of one serial. A later lease of the owner
+//!   replaces an earlier one.
+//! - Leases and values belong to one incarnation of the switch, which its nonce identifies. A
+//!   renewal for another incarnation grants nothing; its reply tells the current incarnation and
+//!   the time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,7 +29,8 @@ use super::{HotTable, Key, Slot};
 use crate::HostId;
 
 const HEADER_BYTES: usize = size_of::<HeaderLayout>();
-/// Length of the field of a get before the key's length: the node that has forwarded it.
+/// Length in bytes of the field between the header of a get and its key's length: the node that has
+/// forwarded the get.
 const FORWARDED_BYTES: usize = Get::FIXED_BYTES - Header::BYTES - size_of::<u16>();
 
 /// A stored copy.
@@ -40,19 +44,19 @@ pub(super) struct Value {
     reply: Vec<u8>,
 }
 
-/// Until when the values of an owner may be shown.
+/// The time until which an owner's values may be shown, and the serial of these values.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     serial: u64,
     until_ns: u64,
 }
 
-/// The leases of an incarnation.
+/// The leases that one incarnation has granted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leases {
-    /// 0: none has begun, and nothing is granted.
+    /// The nonce of the incarnation; 0: none has begun, so no lease is granted.
     incarnation: u64,
-    /// At most one for each host id.
+    /// The lease of each owner.
     granted: BTreeMap<HostId, Lease>,
 }
 
@@ -77,12 +81,12 @@ pub(crate) struct LeaseRenewal {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GetRequest<'a> {
     key: &'a [u8],
-    /// Length of the datagram.
+    /// Length of the datagram in bytes.
     bytes: usize,
 }
 
 impl<'a> OfferedValue<'a> {
-    /// Parses what follows the header.
+    /// Parses the part of the message behind its header.
     pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
         const FIXED: usize = HotValue::FIXED_BYTES - Header::BYTES;
         let (fixed, rest) = body.split_first_chunk::<FIXED>()?;
@@ -98,7 +102,7 @@ impl<'a> OfferedValue<'a> {
 }
 
 impl LeaseRenewal {
-    /// Parses what follows the header, without trailing bytes.
+    /// Parses the part of the message behind its header. Trailing bytes are not allowed.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         const BYTES: usize = HotLease::FIXED_BYTES - Header::BYTES;
         let body: &[u8; BYTES] = body.try_into().ok()?;
@@ -114,7 +118,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl<'a> GetRequest<'a> {
-    /// Parses a get with room for a stamp that came from `from`. Incomplete messages and unusual requests are left to nodes.
+    /// Parses a get with room for a stamp that came from `from`. Returns `None` for incomplete
+    /// messages and unusual requests, which nodes handle.
     pub(crate) fn parse(payload: &'a [u8], from: SocketAddrV4) -> Option<Self> {
         let header = HeaderLayout::peek(payload).filter(|header| header.room == ROOM_STAMP)?;
         let body = &payload[HEADER_BYTES..];
@@ -137,7 +142,8 @@ impl<'a> GetRequest<'a> {
     }
 }
 
-/// Turns a get into its reply, which must be no longer. Returns the reply's length in bytes.
+/// Turns a get into its reply, which must not be longer than the get. Returns the length of the
+/// reply in bytes.
 pub(crate) fn write_reply(payload: &mut [u8], body: &[u8]) -> usize {
     let bytes = HEADER_BYTES + body.len();
     let [first, second] = (body.len() as u16).to_be_bytes();
@@ -151,26 +157,29 @@ pub(crate) fn write_reply(payload: &mut [u8], body: &[u8]) -> usize {
 }
 
 impl HotTable {
-    /// Begins an incarnation without values and leases. `nonce` identifies it; 0 grants nothing.
+    /// Begins an incarnation without values and leases. `nonce` identifies it; an incarnation 0
+    /// grants no leases.
     pub(crate) fn begin_incarnation(&mut self, nonce: u64) {
         self.leases = Leases { incarnation: nonce, ..Leases::default() };
         self.slots.values_mut().for_each(|slot| slot.value = None);
     }
 
-    /// Stores an offered value if its entry has this instance, allows it, and has seen exactly this number. Returns whether it did.
+    /// Stores an offered value if the key's entry has this instance, allows values, and has seen
+    /// exactly this number. Returns whether the value was stored.
     pub(crate) fn store(&mut self, key: &Key, sender: HostId, offered: OfferedValue<'_>) -> bool {
         let Some(slot) = self.slots.get_mut(key) else { return false };
         if !slot.entry.in_switch || slot.stamp() != offered.stamp {
             return false;
         }
-        // The value that it replaces has no greater number.
+        // The stored value, if any, has no greater number than this one.
         let OfferedValue { stamp, serial, key, reply } = offered;
         slot.value =
             Some(Value { seen: stamp.seen, serial, owner: sender, key: key.into(), reply: reply.into() });
         true
     }
 
-    /// Renews the lease of an owner, if it names this incarnation. Returns the incarnation; `None`: none has begun.
+    /// Renews the lease of an owner, if the renewal names this incarnation. Returns the
+    /// incarnation; `None`: none has begun.
     pub(crate) fn lease(&mut self, owner: HostId, renewal: LeaseRenewal) -> Option<u64> {
         let LeaseRenewal { nonce, until_ns, serial } = renewal;
         let Leases { incarnation, granted } = &mut self.leases;

@@ -1,4 +1,4 @@
-//! Matching, trunks, and what is refused.
+//! Tests of matching, trunks, and refused datagrams and tables.
 
 use alloc::vec;
 
@@ -103,8 +103,8 @@ fn trunk_gets_one_unchanged_copy_and_nothing_returns_by_it() {
         route => panic!("{route:?}"),
     };
     assert_eq!(hop([10, 10, 1, 7], Some(8)), Some(Hop::Trunk(7)));
-    assert_eq!(hop([10, 10, 1, 7], Some(7)), None, "it would go back");
-    assert_eq!(hop([10, 10, 0, 7], Some(1)), Some(here), "to the port of a host it may");
+    assert_eq!(hop([10, 10, 1, 7], Some(7)), None, "the hop is the ingress trunk");
+    assert_eq!(hop([10, 10, 0, 7], Some(1)), Some(here), "the ingress port of a host is allowed");
     assert_eq!(router.counters().unwrap().get(Counter::SamePortDropped), 1);
 }
 
@@ -151,7 +151,7 @@ fn update_is_atomic_and_keeps_hits_of_all_tables() {
     assert_eq!(router.entry_hits(Table::Unicast).unwrap().iter().sum::<u64>(), 2);
     assert_eq!(router.entry_hits(Table::Division).unwrap(), [1]);
 
-    // Refused, whatever the reason: nothing changes.
+    // A refused update changes nothing, whatever the reason.
     let mut bad = update.clone();
     bad.base = 2;
     let crate::TableChange::Unicast(changes) = &mut bad.change else { panic!("unicast has changed") };

@@ -2,7 +2,8 @@ use super::*;
 use alloc::vec;
 use nicekv_testkit::Random;
 
-/// Two Cores (0, 1), two AGGs (2, 3) and four ToRs (4 to 7), each joined to all of the level above.
+/// Two core switches (0, 1), two aggregation switches (2, 3) and four ToRs (4 to 7), each connected
+/// to all switches of the level above.
 fn fabric() -> Topology {
     let mut topology = Topology::default();
     let links = [(0, 2), (0, 3), (1, 2), (1, 3)].into_iter();
@@ -22,7 +23,8 @@ fn without(links: &[(u16, u16)], silent: &[u16]) -> SpanningTree {
     SpanningTree::around(&fabric(), &TrunkFailures { links, silent: silent.iter().copied().collect() })
 }
 
-/// Whether all connected switches are connected by exactly one path, in so many parts.
+/// Whether the eight switches form `parts` connected parts, and within each part exactly one path
+/// connects any two switches.
 fn is_tree(tree: &SpanningTree, parts: usize) -> bool {
     tree.links().count() + parts == 8
         && tree.links().all(|link| {
@@ -46,12 +48,16 @@ fn tree_avoids_any_one_failed_trunk_or_switch() {
         let tree = without(&[(link.one, link.other)], &[]);
         assert!(is_tree(&tree, 1) && !tree.has(link), "{link:?}: {tree:?}");
         let moved = tree.links().filter(|other| !without(&[], &[]).has(*other)).count();
-        assert!(link.one < 2 || moved <= 1, "{link:?}: others stay: {tree:?}");
+        assert!(link.one < 2 || moved <= 1, "{link:?}: at most one other trunk changes: {tree:?}");
     }
     for silent in 0..8 {
         let tree = without(&[], &[silent]);
         assert!(is_tree(&tree, 1), "{silent}: {tree:?}");
-        assert_eq!(tree.links().filter(|link| link.is_of(silent)).count(), 1, "nothing passes {silent}");
+        assert_eq!(
+            tree.links().filter(|link| link.is_of(silent)).count(),
+            1,
+            "silent switch {silent} is a leaf"
+        );
     }
     let cut_off = without(&[(2, 4), (3, 4)], &[]);
     assert!(is_tree(&cut_off, 2));
@@ -73,12 +79,13 @@ fn trunk_is_opened_only_after_the_loop_is_broken() {
     transition.acknowledged(4, 7);
     assert!(transition.towards(&after, 8) && *transition.tree() == after);
     assert!(!transition.towards(&after, 9));
-    // Back and forth before any acknowledgement: the trunk was never closed.
+    // The target changes and changes back before any acknowledgement: the trunk was never closed.
     assert!(transition.towards(&before, 9) && transition.towards(&after, 10));
     assert_eq!(*transition.tree(), after);
 }
 
-/// Random targets and acknowledgements: the trunks that both ends have open never form a loop.
+/// Under random targets and acknowledgements, the trunks that both ends have open never form a
+/// loop.
 #[test]
 fn random_transitions_never_form_a_loop() {
     let topology = fabric();
@@ -86,7 +93,8 @@ fn random_transitions_never_form_a_loop() {
     let mut random = Random::new(1);
     let mut draw = |below: usize| random.below(below as u64) as usize;
     let mut transition = TreeTransition::from(without(&[], &[]));
-    // The generations, with the trees that were told, and the one that each switch has acknowledged.
+    // The generations with the trees that were announced, and the generation that each switch has
+    // acknowledged.
     let mut told = vec![(0, transition.tree().clone())];
     let mut acknowledged_by = [0; 8];
     for generation in 1..2_000 {
@@ -109,7 +117,10 @@ fn random_transitions_never_form_a_loop() {
         let open: BTreeSet<Link> = all.iter().copied().filter(is_open).collect();
         for link in &open {
             let others = open.iter().copied().filter(|other| other != link).collect();
-            assert!(!is_connected(&others, link.one, link.other), "a loop in step {generation}: {open:?}");
+            assert!(
+                !is_connected(&others, link.one, link.other),
+                "generation {generation}: a loop: {open:?}"
+            );
         }
     }
     assert!(told.len() > 500, "{}", told.len());

@@ -1,11 +1,12 @@
-//! Action data of entries whose partition is replicated along a chain: the header that the switch writes into requests (TurboKV
-//! §4.1.3, rule C5).
+//! Action data of entries whose partition is replicated along a chain: the header that the switch
+//! writes into requests (TurboKV §4.1.3, rule C5).
 //!
 //! ```text
 //!   entry ── epoch, [2, 5, 1] ──▶ hosts[2], hosts[5], hosts[1]: their addresses
 //! ```
 //!
-//! Entries name nodes; their addresses are in `hosts`, once. A node that moves changes one host, however many chains it is in.
+//! Entries refer to nodes by id; the addresses are stored once, in `hosts`. If a node moves, only
+//! its host changes, however many chains the node is in.
 
 use core::net::Ipv4Addr;
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::host::{HostId, HostIndex};
 use crate::CHAIN_NODES_MAX;
 
-/// The chain of a partition, in its epoch.
+/// The chain of a partition in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
     /// The partition.
@@ -28,7 +29,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of these nodes, the head first. Nodes beyond [`CHAIN_NODES_MAX`] are left out: no partition has more members.
+    /// A chain of these nodes, head first. Nodes beyond [`CHAIN_NODES_MAX`] are left out: no
+    /// partition has more members.
     pub fn new(partition: u32, epoch: u32, nodes: impl IntoIterator<Item = HostId>) -> Self {
         let mut chain = Self { partition, epoch, length: 0, nodes: [HostId(0); CHAIN_NODES_MAX] };
         for (place, node) in chain.nodes.iter_mut().zip(nodes) {
@@ -38,12 +40,12 @@ impl Chain {
         chain
     }
 
-    /// The nodes, the head first.
+    /// The nodes, head first.
     pub fn nodes(&self) -> &[HostId] {
         &self.nodes[..usize::from(self.length).min(CHAIN_NODES_MAX)]
     }
 
-    /// The nodes that a request passes: all of them for a put, the tail for a get.
+    /// The nodes through which a request passes: all of them for a put, only the tail for a get.
     pub fn passed(&self, is_put: bool) -> &[HostId] {
         let nodes = self.nodes();
         if is_put { nodes } else { &nodes[nodes.len().saturating_sub(1)..] }
@@ -54,7 +56,7 @@ impl Chain {
         self.passed(is_put).first().copied()
     }
 
-    /// Whether it has an epoch and at least one node, and no node twice.
+    /// Whether the chain has an epoch and at least one node, and lists no node twice.
     pub(super) fn is_well_formed(&self) -> bool {
         let nodes = self.nodes();
         let is_once = |(index, node): (usize, &HostId)| !nodes[..index].contains(node);

@@ -11,14 +11,15 @@ use super::host::Host;
 use super::members::MemberSet;
 use super::rule::Match;
 
-/// The difference of one table, for logs and cost accounting. An entry whose match stays and whose action differs is *changed*.
+/// The difference of one table, for logs and cost accounting. An entry is *changed* if its match
+/// stays and its action differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes<T> {
-    /// Only in the new generation.
+    /// Entries that are only in the new generation.
     pub added: Vec<T>,
-    /// Only in the old generation.
+    /// Entries that are only in the old generation.
     pub removed: Vec<T>,
-    /// Old and new form.
+    /// Changed entries: old and new form.
     pub changed: Vec<(T, T)>,
 }
 
@@ -45,7 +46,8 @@ impl<T: Entry> EntryChanges<T> {
         Self { removed, set }
     }
 
-    /// Applies the operations. An entry that is set twice is in the result twice; validation refuses that.
+    /// Applies the operations. If an entry is set twice, the result contains it twice; validation
+    /// refuses that.
     pub(super) fn apply(&self, entries: &mut Vec<T>) -> Result<(), TableError> {
         let mut places: BTreeMap<Match, Option<T>> =
             entries.drain(..).map(|entry| (entry.matches(), Some(entry))).collect();
@@ -86,7 +88,7 @@ pub(super) fn entry_changes<T: Entry>(old: &[T], new: &[T]) -> Changes<T> {
     changes_by(old, new, Entry::matches)
 }
 
-/// Each list of the result is in ascending order of `key`.
+/// The difference of two lists. Each list of the result is in ascending order of `key`.
 fn changes_by<T: Clone + PartialEq, K: Ord>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Changes<T> {
     let mut remaining: BTreeMap<_, _> = old.iter().map(|entry| (key(entry), entry)).collect();
     let incoming: BTreeMap<_, _> = new.iter().map(|entry| (key(entry), entry)).collect();

@@ -1,4 +1,5 @@
-//! `division`: (partition, source prefix) → host; overrides the default host of `unicast_vring` and `record` (NICE §4.5).
+//! `division`: (partition, source prefix) → host; overrides the default host of `unicast_vring` and
+//! `record` (NICE §4.5).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +13,11 @@ use crate::{Prefix, VringSet};
 /// An entry of `division`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DivisionEntry {
-    /// The partition that the table before has chosen.
+    /// The partition, from the table that was matched first.
     pub partition: u32,
-    /// Client addresses of the division.
+    /// The client addresses of the division.
     pub source: Prefix,
-    /// The replica that serves them.
+    /// The replica that serves these clients.
     pub host: HostId,
 }
 

@@ -1,4 +1,4 @@
-//! What every table's entry has: a match key, an action, and rules of its own.
+//! What the entries of all tables have in common: a match key, an action, and validation rules.
 
 use core::fmt;
 
@@ -14,10 +14,10 @@ use crate::{GROUP_MEMBERS_MAX, Prefix, VringSet};
 
 /// An entry of a table.
 pub trait Entry: Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned {
-    /// The table that it belongs to.
+    /// The table of these entries.
     const TABLE: Table;
 
-    /// The match key; no other entry of the table has the same.
+    /// The match key. It is unique in the table.
     fn matches(&self) -> Match;
 
     /// The action.
@@ -28,8 +28,8 @@ pub trait Entry: Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned {
         None
     }
 
-    /// Checks the rules of this table. [`TableSet::validate`](super::TableSet::validate) checks what holds for all tables: canonical
-    /// prefixes, known hosts, distinct matches.
+    /// Checks the rules of this table. [`TableSet::validate`](super::TableSet::validate) checks the
+    /// rules of all tables: canonical prefixes, known hosts, distinct matches.
     fn validate(&self, vrings: &VringSet) -> Result<(), TableError>;
 }
 
@@ -52,7 +52,7 @@ pub(super) fn validate_members(table: Table, matches: Match, members: &MemberSet
     if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
         return Err(TableError::GroupSize { table, matches, members: members.len() });
     }
-    // A decoded set did not go through the constructor.
+    // A set that was decoded has not passed the constructor, which sorts it.
     if members.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(TableError::MembersNotSorted { table, matches });
     }

@@ -8,7 +8,7 @@ use super::rule::Match;
 use super::table::Table;
 use crate::{DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, Prefix, VRINGS_MAX};
 
-/// Why tables or rings are refused. Every variant names the offending entry.
+/// Why tables or rings are refused. Every variant names what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TableError {
     #[error("prefix {prefix} is longer than 32 bits or has bits set below its length")]
@@ -69,7 +69,7 @@ pub enum TableError {
     NothingToRemove { table: Table, matches: Match },
 }
 
-/// For `TryInto<VringSet>` bounds, which a `VringSet` itself meets without a check.
+/// For `TryInto<VringSet>` bounds: converting a `VringSet` into itself cannot fail.
 impl From<core::convert::Infallible> for TableError {
     fn from(never: core::convert::Infallible) -> Self {
         match never {}

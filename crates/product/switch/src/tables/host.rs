@@ -1,19 +1,19 @@
-//! `hosts`: the servers of the cluster and the port of this switch that leads to each. The rewrite action writes their addresses,
-//! and [admission](crate::admission) decides by them who may send what. Every other sender is a client.
+//! `hosts`: the servers of the cluster and the port of this switch that leads to each. The rewrite
+//! action writes their addresses, and [admission](crate::admission) decides by them who may send
+//! what. Every other sender is a client.
 //!
-//! A *trunk* is a port that leads to another switch; several servers and clients may be behind it. A trunk with no server behind it
-//! is treated like a client's port.
+//! A *trunk* is a port that leads to another switch; several servers and clients may be behind it.
+//! A trunk with no server behind it is treated like a client's port.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-/// Names a server within the tables.
+/// Identifies a server within the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId(pub u16);
 
-/// The role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum HostRole {
     /// A storage node: entries may name it.
@@ -25,25 +25,24 @@ pub enum HostRole {
 /// A server's addresses, which the rewrite action writes, and the switch port that leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// The name that table entries use.
+    /// The id that table entries use.
     pub id: HostId,
-    /// Its role.
     pub role: HostRole,
     /// IPv4 address, in network byte order. No two hosts share one.
     pub ip: [u8; 4],
-    /// The UDP port from which it sends, and at which it receives, datagrams of the store.
+    /// The UDP port with which the server sends and receives datagrams of the store.
     pub udp_port: u16,
     /// Ethernet address. No two hosts share one.
     pub mac: [u8; 6],
-    /// Index of the switch port that leads to it. Only hosts behind a trunk share one.
+    /// Index of the switch port that leads to the server. Only hosts behind a trunk share a port.
     pub port: u16,
-    /// Whether it is attached to another switch, to which `port` is a trunk.
+    /// Whether the server is attached to another switch, and `port` is the trunk that leads there.
     pub is_remote: bool,
 }
 
 #[cfg(test)]
 impl Host {
-    /// A node at the port with its own number.
+    /// A node at the port whose number equals its id.
     pub(crate) fn node(id: u16) -> Self {
         let (ip, mac) = ([10, 0, 0, id as u8], [2, 0, 0, 0, 0, id as u8]);
         Self { id: HostId(id), role: HostRole::Node, ip, udp_port: 7000, mac, port: id, is_remote: false }
@@ -53,18 +52,20 @@ impl Host {
 /// The hosts of one generation, indexed by id, port, IP and MAC address. Lookups do not allocate.
 #[derive(Clone, Debug, Default)]
 pub struct HostIndex {
-    /// Ascending by id.
+    /// The hosts, ascending by id.
     hosts: Vec<Host>,
-    /// Positions in `hosts`, ascending by key. `by_port` has the hosts that are attached to this switch.
+    /// Positions in `hosts`, ascending by key. `by_port` contains only hosts that are attached to
+    /// this switch.
     by_port: Vec<(u16, u16)>,
     by_ip: Vec<([u8; 4], u16)>,
     by_mac: Vec<([u8; 6], u16)>,
-    /// Ascending.
+    /// Trunk ports, ascending.
     trunks: Vec<u16>,
 }
 
 impl HostIndex {
-    /// Indexes validated hosts. `open_trunks`: trunk ports, including those with only clients behind them.
+    /// Indexes validated hosts. `open_trunks`: open trunk ports, including those that lead only to
+    /// clients.
     pub fn new(hosts: &[Host], open_trunks: &[u16]) -> Self {
         let mut hosts = hosts.to_vec();
         hosts.sort_unstable_by_key(|host| host.id);

@@ -1,4 +1,5 @@
-//! Multicast groups: their members, and the members' places in the mask of a group of storage targets.
+//! Multicast groups: their members, and the bit of each member in the mask of a group of storage
+//! targets.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -11,8 +12,8 @@ use super::host::HostId;
 /// Prefix length of a group of storage targets.
 pub const GROUP_LENGTH: u8 = 32 - GROUP_MASK_BITS as u8;
 
-/// The members of a multicast group: ascending, distinct. A group *is* its member set, so groups survive a change of tables,
-/// and no entry can name a group that does not exist.
+/// The members of a multicast group, ascending and distinct. The member set identifies the group,
+/// so groups survive a change of tables, and an entry cannot refer to a group that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MemberSet(Vec<HostId>);
 
@@ -33,25 +34,27 @@ impl MemberSet {
     }
 }
 
-/// The place of each member in the mask of its group, as a bit number, in the order of the [`MemberSet`].
+/// The place of each member in the mask of its group, as a bit number, in the order of the
+/// [`MemberSet`].
 ///
-/// Places outlive members: a member that leaves leaves a gap, and nobody else's bit changes.
+/// Places are stable: when a member leaves, its place stays empty, and the bits of the others do
+/// not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places(pub(super) Vec<u8>);
 
 impl Places {
-    /// Members with the mask of each, in the order of `members`.
+    /// The members with their masks, in the order of `members`.
     pub fn masks<'a>(&'a self, members: &'a MemberSet) -> impl Iterator<Item = (HostId, u16)> + 'a {
         members.as_slice().iter().zip(&self.0).map(|(host, place)| (*host, 1 << place))
     }
 
-    /// The places of those `members` for which `is_reached` is true.
+    /// The places of only those `members` for which `is_reached` is true.
     pub(super) fn reaching(&self, members: &MemberSet, is_reached: impl Fn(HostId) -> bool) -> Self {
         let placed = members.as_slice().iter().zip(&self.0);
         Self(placed.filter(|(host, _)| is_reached(**host)).map(|(_, place)| *place).collect())
     }
 
-    /// Whether each of `members` has one place, all of them different and within the mask.
+    /// Whether each of `members` has one place, and the places are distinct and within the mask.
     pub(super) fn fit(&self, members: &MemberSet) -> bool {
         let distinct: BTreeSet<u8> = self.0.iter().copied().collect();
         distinct.len() == members.as_slice().len()

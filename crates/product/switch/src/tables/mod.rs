@@ -1,4 +1,5 @@
-//! One generation of a switch's match tables, as the metadata controller compiles and switch agents install it.
+//! One generation of a switch's match tables, which the metadata controller compiles and switch
+//! agents install.
 //!
 //! ```text
 //!   hosts            the servers: targets of all other tables, and who may send from which port
@@ -8,14 +9,17 @@
 //!   record           range of match values        ─▶ host, partition, multicast group
 //! ```
 //!
-//! Each table has a file with its entry: match key, action and rules. [`Table`] has the tables' names and capacities, [`TableSet`] is
-//! a generation.
+//! Each table has a file that defines its entry: match key, action and rules. [`Table`] has the
+//! tables' names and capacities, [`TableSet`] is a generation.
 //!
 //! Invariants that [`TableSet::validate`] establishes, and every back end relies on:
 //! - Each table is within its capacity, and no two entries have the same match.
-//! - Every prefix is canonical and inside its ring; every host that an entry names is a known storage node.
-//! - One host per port, except for trunks: the egress stage of multicast rewrites by port.
-//! - Member sets are sorted, not empty, and bounded; a partition has at most [`DIVISIONS_MAX`](crate::DIVISIONS_MAX) divisions.
+//! - Every prefix is canonical and inside its ring; every host that an entry names is a known
+//!   storage node.
+//! - Except for trunks, a port has at most one host: the egress stage of multicast rewrites by
+//!   port.
+//! - Member sets are sorted, not empty, and bounded; a partition has at most
+//!   [`DIVISIONS_MAX`](crate::DIVISIONS_MAX) divisions.
 //! - No two records of a keyspace overlap, and no keyspace has both records and vnodes.
 
 mod chain;

@@ -1,6 +1,7 @@
 //! `multicast_vring`: destination prefix → multicast group (NICE §4.2).
 //!
-//! It also holds the groups of storage targets, whose destinations lie in the ring of groups ([`super::target_group`]).
+//! It also holds the groups of storage targets, whose destinations lie in the ring of groups
+//! ([`super::target_group`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -16,20 +17,20 @@ use crate::{Prefix, VringSet};
 /// An entry of `multicast_vring`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MulticastEntry {
-    /// Vnodes of the partition, inside a multicast ring; or a group of storage targets, or a subset of one, inside the ring of
-    /// groups.
+    /// In a multicast ring, the vnodes of a partition; in the ring of groups, a group of storage
+    /// targets or a subset of one.
     pub destination: Prefix,
-    /// Who receives a copy.
+    /// The nodes that receive a copy.
     pub members: MemberSet,
-    /// The chain of a partition that is replicated along one; its head is the only member.
+    /// The chain, if the partition is replicated along one; then its head is the only member.
     pub chain: Option<Chain>,
-    /// For a group of storage targets that is addressed by masks: the bit of each member.
+    /// The bit of each member, if this is a group of storage targets that is addressed by masks.
     pub places: Option<Places>,
 }
 
 impl MulticastEntry {
-    /// The same entry for those members for which `is_reached` is true; `None` if there are none, or if a node of the entry's
-    /// chain is not reached.
+    /// The same entry, limited to the members for which `is_reached` is true. `None` if there are
+    /// none, or if a node of the entry's chain is not reached.
     #[must_use]
     pub fn reaching(&self, is_reached: impl Fn(HostId) -> bool) -> Option<Self> {
         if self.chain.as_ref().is_some_and(|chain| !chain.nodes().iter().all(|host| is_reached(*host))) {

@@ -1,12 +1,13 @@
-//! `record`: range of match values of a keyspace → partition, host for gets, multicast group for puts (TurboKV §4.1.3).
+//! `record`: range of match values of a keyspace → partition, host for gets, multicast group for
+//! puts (TurboKV §4.1.3).
 //!
 //! ```text
-//!   (rings of the keyspace, keyspace, first ≤ value ≤ last)  ─▶  get: host, unless a division claims the source      put: group
+//!   (rings of the keyspace, keyspace, first ≤ value ≤ last)  ─▶  get: host, unless a division covers the source      put: group
 //! ```
 //!
-//! One record serves gets and puts, because both match by the same value. In a keyspace that has records, the switch matches the
-//! value in the header and ignores the vnode that the datagram is addressed to. A range includes both of its ends, so that one
-//! can end at the largest value.
+//! One record serves gets and puts, because both match by the same value. In a keyspace that has
+//! records, the switch matches the value in the header and ignores the vnode that the datagram is
+//! addressed to. A range includes its last value, so that a range can end at the largest value.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ use crate::{Prefix, VringSet};
 /// An entry of `record`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordEntry {
-    /// The unicast ring of the keyspace; it stands for both rings of the pair.
+    /// The unicast ring of the keyspace; it identifies both rings of the pair.
     pub ring: Prefix,
     /// The keyspace that a header must name.
     pub keyspace: u16,
@@ -30,13 +31,14 @@ pub struct RecordEntry {
     pub first: u128,
     /// The largest match value.
     pub last: u128,
-    /// The partition, the scope in which `division` is looked up.
+    /// The partition. It is the scope in which `division` is looked up.
     pub partition: u32,
-    /// Serves gets from sources that no division claims.
+    /// The host that serves gets from sources that no division covers.
     pub host: HostId,
-    /// Who receives a copy of puts.
+    /// The nodes that receive a copy of puts.
     pub members: MemberSet,
-    /// The chain of a partition that is replicated along one: `host` is its tail, and its head the only member.
+    /// The chain, if the partition is replicated along one; then `host` is its tail, and its head
+    /// is the only member.
     pub chain: Option<Chain>,
 }
 

@@ -8,14 +8,14 @@ use super::host::HostId;
 use super::members::MemberSet;
 use crate::Prefix;
 
-/// What an entry matches.
+/// The match key of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Match {
-    /// Longest-prefix match of an address, after an exact match of the scope in tables that have scopes.
+    /// Longest-prefix match of an address. In tables that have scopes, the scope must be equal,
+    /// too.
     Address {
-        /// The partition in `division`; `None` in tables that match an address alone.
+        /// The partition, in `division`; `None` in tables that match only an address.
         scope: Option<u32>,
-        /// The addresses.
         prefix: Prefix,
     },
     /// Range match of the match value in a request's header.
@@ -37,7 +37,7 @@ impl Match {
         }
     }
 
-    /// The prefix of an address match.
+    /// The prefix, if this is an address match.
     pub(crate) fn prefix(&self) -> Option<Prefix> {
         match *self {
             Self::Address { prefix, .. } => Some(prefix),
@@ -56,23 +56,23 @@ impl fmt::Display for Match {
     }
 }
 
-/// What an entry does with a datagram that it matches.
+/// What the switch does with a datagram that the entry matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// Send it to a host.
     Host {
         /// The receiver.
         host: HostId,
-        /// The scope in which the next table is looked up; 0 if there is none.
+        /// The scope in which `division` is looked up next; 0 if no lookup follows.
         scope: u32,
     },
     /// Send a copy to each member.
     Group(&'a MemberSet),
-    /// Send a get to the host, anything else to each member.
+    /// Send a get to the host, and any other request to each member.
     Record {
         /// The receiver of gets.
         host: HostId,
-        /// The receivers of everything else.
+        /// The receivers of requests other than gets.
         members: &'a MemberSet,
     },
 }

@@ -1,4 +1,4 @@
-//! One generation of all tables, and the difference between two.
+//! One generation of all tables, and the difference between two generations.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -40,14 +40,14 @@ macro_rules! tables {
                 match table { $(Table::$table => self.$field.len(),)* }
             }
 
-            /// Match and action of each entry of `table`, in their order.
+            /// The match and action of each entry of `table`, in the order of the entries.
             pub fn rules(&self, table: Table) -> Vec<(Match, Action<'_>)> {
                 match table {
                     $(Table::$table => self.$field.iter().map(|entry| (entry.matches(), entry.action())).collect(),)*
                 }
             }
 
-            /// The chains of the entries of `table`, in their order.
+            /// The chain of each entry of `table`, in the order of the entries.
             pub(super) fn chains(&self, table: Table) -> Vec<Option<&Chain>> {
                 match table { $(Table::$table => self.$field.iter().map(Entry::chain).collect(),)* }
             }
@@ -67,12 +67,12 @@ macro_rules! tables {
             /// Open trunks.
             pub trunks: Changes<u16>,
             $($(#[$doc])* pub $field: Changes<$entry>,)*
-            /// Groups. They are identified by their member sets, hence never *changed*.
+            /// Multicast groups. Their member sets identify them, so a group is never *changed*.
             pub groups: Changes<MemberSet>,
         }
 
         impl TableDiff {
-            /// Whether the two generations forward alike.
+            /// Whether the two generations forward every datagram alike.
             pub fn is_empty(&self) -> bool {
                 self.hosts.is_empty() && self.trunks.is_empty() $(&& self.$field.is_empty())*
             }
@@ -134,7 +134,7 @@ tables! {
 }
 
 impl TableSet {
-    /// The distinct member sets, ascending.
+    /// The distinct member sets of all entries, ascending.
     pub fn groups(&self) -> BTreeSet<&MemberSet> {
         let of_records = self.record.iter().map(|entry| &entry.members);
         self.multicast.iter().map(|entry| &entry.members).chain(of_records).collect()
@@ -145,7 +145,7 @@ impl TableSet {
         self.hosts.iter().find(|host| host.id == id)
     }
 
-    /// Whether `next` opens other trunks, or has hosts at other ports.
+    /// Whether `next` opens other trunks, or reaches hosts by other ports.
     pub fn reroutes(&self, next: &Self) -> bool {
         let place = |host: &Host| (host.id, host.port, host.is_remote);
         self.trunks != next.trunks || !self.hosts.iter().map(place).eq(next.hosts.iter().map(place))

@@ -1,11 +1,12 @@
-//! The match tables of a switch, and how many entries each holds.
+//! The match tables of a switch, and their capacities.
 
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The match tables. A new one is a variant here, a file with its [entry](super::Entry), and a line in [`TableSet`](super::TableSet);
-/// installing, diffing, updating, counting and the loader of the kernel programs go by [`Table::ALL`].
+/// The match tables. A new table needs a variant here, a file with its [entry](super::Entry), and a
+/// line in [`TableSet`](super::TableSet). Installing, diffing, updating, counting and the loader of
+/// the kernel programs iterate over [`Table::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Table {
     /// Destination prefix → partition and default host.
@@ -25,7 +26,7 @@ impl Table {
     /// Every table, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Unicast, Self::Division, Self::Multicast, Self::Record];
 
-    /// The name in status screens and logs.
+    /// The table's name in status screens and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unicast => "unicast_vring",
@@ -45,7 +46,7 @@ impl Table {
         }
     }
 
-    /// The most entries that the table holds.
+    /// The largest number of entries.
     pub const fn capacity(self) -> usize {
         match self {
             Self::Unicast | Self::Multicast => 4096,
@@ -54,7 +55,8 @@ impl Table {
         }
     }
 
-    /// Whether its entries match updates as well as reads. Those of the other tables match reads only.
+    /// Whether the table's entries match updates as well as reads. The entries of other tables
+    /// match only reads.
     pub const fn matches_updates(self) -> bool {
         matches!(self, Self::Multicast | Self::Record)
     }

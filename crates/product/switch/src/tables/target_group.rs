@@ -1,5 +1,6 @@
-//! Builds the entries of `multicast_vring` for groups of storage targets (Replicast §III). There are two kinds: one for switches
-//! that evaluate masks and one for switches that do not. A switch may have both.
+//! Builds the entries of `multicast_vring` for groups of storage targets (Replicast §III). There
+//! are two kinds of entries: for switches that evaluate masks and for switches that do not. A
+//! switch may have both.
 //!
 //! ```text
 //!   kind      destination                places    a datagram reaches
@@ -18,14 +19,15 @@ use super::members::{GROUP_LENGTH, MemberSet, Places};
 use super::multicast_vring::MulticastEntry;
 use crate::Prefix;
 
-/// Largest subset that gets an entry, other than the whole group: a chunk has no more copies.
+/// Size of the largest subset that gets an entry, besides the whole group. A chunk has at most this
+/// many copies.
 const SUBSET_MEMBERS_MAX: u32 = 3;
 
-/// The entry of a group for switches that evaluate masks. `order`: the host in each place; `None` for an empty place. Returns
-/// `None` if all places are empty.
+/// The entry of a group for switches that evaluate masks. `order`: the host in each place; `None`
+/// for an empty place. Returns `None` if all places are empty.
 ///
 /// # Panics
-/// If the ring has no such group, or `order` is longer than a group.
+/// If the ring has no group with this number, or `order` has more places than a group.
 pub fn masked_entry(ring: &GroupRing, group: u8, order: &[Option<HostId>]) -> Option<MulticastEntry> {
     assert!(order.len() <= PLACES, "a group has {PLACES} places");
     let destination = Prefix::new(ring.address(group, 0).ip().octets(), GROUP_LENGTH);
@@ -37,15 +39,16 @@ pub fn masked_entry(ring: &GroupRing, group: u8, order: &[Option<HostId>]) -> Op
     (!members.as_slice().is_empty()).then_some(MulticastEntry { destination, members, chain: None, places })
 }
 
-/// The entries of a group for switches that do not evaluate masks: one for every member, pair and triple, and one for the whole
-/// group; 9 + 36 + 84 + 1 = 130 for nine members. The entry of a subset with empty places has the members that are there.
+/// The entries of a group for switches that do not evaluate masks: one for every member, pair and
+/// triple, and one for the whole group; 9 + 36 + 84 + 1 = 130 for nine members. If some places of a
+/// subset are empty, its entry has only the members in the others.
 ///
 /// # Panics
-/// As [`masked_entry`].
+/// Like [`masked_entry`].
 pub fn subset_entries(ring: &GroupRing, group: u8, order: &[Option<HostId>]) -> Vec<MulticastEntry> {
     assert!(order.len() <= PLACES, "a group has {PLACES} places");
     let small = (1..1u16 << order.len()).filter(|mask| mask.count_ones() <= SUBSET_MEMBERS_MAX);
-    // The mask of a whole group has more bits than any of these.
+    // The mask of the whole group has more bits set than any of these, so it does not occur twice.
     let masks = small.chain([GROUP_MASK_ALL]);
     let entry = |mask: u16| {
         let meant = order.iter().zip(0..).filter(|(_, place)| mask >> place & 1 == 1);
@@ -114,7 +117,7 @@ mod tests {
         order[0] = None;
         assert_eq!(masks(&order), [(HostId(2), 0b100), (HostId(9), 0b010)]);
         let subsets = subset_entries(&ring(), 0, &order);
-        assert_eq!(subsets.len(), 7, "no entry for the empty place alone");
+        assert_eq!(subsets.len(), 7, "no entry for a subset with only the empty place");
         assert_eq!(validated(subsets), Ok(()));
         assert_eq!(masked_entry(&ring(), 0, &[None, None]), None);
         assert_eq!(subset_entries(&ring(), 0, &[None]), []);
@@ -160,16 +163,16 @@ mod tests {
                 |group: u8| subset_entries(&ring(), group, &order(1 + u16::from(group) % distinct * 9, 9));
             (0..groups).flat_map(of_group).collect()
         };
-        // Groups of the same members share their sets, so entries run out.
+        // Groups with the same members share their member sets, so the table fills up first.
         assert_eq!(validated(subsets(31, 1)), Ok(()));
         assert_eq!(
             validated(subsets(32, 1)),
             Err(TableError::TableFull { table: Table::Multicast, entries: 32 * 130, capacity: 4096 })
         );
-        // Of members of their own the sets run out first.
+        // Groups with different members run out of member sets first.
         assert_eq!(validated(subsets(7, 7)), Ok(()));
         assert_eq!(validated(subsets(8, 8)), Err(TableError::TooManyGroups { groups: 8 * 130 }));
-        // With masks a group needs one of both.
+        // With masks, a group needs only one entry and one member set.
         let masked = |group| masked_entry(&ring(), group, &order(1 + u16::from(group) % 88, 12));
         assert_eq!(validated((0..=255).filter_map(masked).collect()), Ok(()));
     }

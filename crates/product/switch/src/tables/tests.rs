@@ -1,4 +1,4 @@
-//! Validation, diffs and updates.
+//! Tests of validation, diffs and updates.
 
 use alloc::vec;
 

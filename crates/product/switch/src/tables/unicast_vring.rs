@@ -13,13 +13,13 @@ use crate::{Prefix, VringSet};
 /// An entry of `unicast_vring`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnicastEntry {
-    /// Vnodes of the partition, inside a unicast ring.
+    /// The vnodes of the partition, inside a unicast ring.
     pub destination: Prefix,
-    /// The partition, the scope in which `division` is looked up.
+    /// The partition. It is the scope in which `division` is looked up.
     pub partition: u32,
-    /// Serves the sources that no division claims.
+    /// The host that serves gets from sources that no division covers.
     pub host: HostId,
-    /// The chain of a partition that is replicated along one; `host` is its tail.
+    /// The chain, if the partition is replicated along one; then `host` is its tail.
     pub chain: Option<Chain>,
 }
 

@@ -1,11 +1,12 @@
-//! An incremental update: one table changes, everything else stays as it is.
+//! An incremental update: one table changes, all others stay as they are.
 //!
 //! ```text
 //!   generation g (installed)  +  TableUpdate { base: g, generation: g', one table }  =  generation g'
 //! ```
 //!
-//! It gives the same guarantees as installing the whole set: the result is validated as a whole, and either replaces generation g
-//! in one flip or is refused and changes nothing. It is only cheaper where one table changes and others are long.
+//! It gives the same guarantees as installing the whole set: the result is validated as a whole,
+//! and either replaces generation g in one flip or is refused and changes nothing. It is cheaper
+//! only if the unchanged tables are long.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use super::set::{TableChange, TableSet};
 /// A change of one table of an installed generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableUpdate {
-    /// The generation that must be installed.
+    /// The generation that must be in force.
     pub base: u64,
     /// The generation that results.
     pub generation: u64,
@@ -24,7 +25,7 @@ pub struct TableUpdate {
 }
 
 impl TableUpdate {
-    /// The update from `old` to `new`, if exactly one table differs and nothing else.
+    /// The update from `old` to `new`; `None` unless exactly one table differs and nothing else.
     pub fn between(old: &TableSet, new: &TableSet) -> Option<Self> {
         let diff = TableSet::diff(old, new);
         if !diff.hosts.is_empty() || !diff.trunks.is_empty() {
@@ -35,7 +36,8 @@ impl TableUpdate {
         Some(Self { base: old.generation, generation: new.generation, change })
     }
 
-    /// The generation that results from `installed`; not validated.
+    /// The generation that results from applying the update to `installed`. The result is not
+    /// validated.
     pub fn applied_to(&self, installed: Option<&TableSet>) -> Result<TableSet, TableError> {
         let base = installed.filter(|tables| tables.generation == self.base);
         let Some(base) = base else {

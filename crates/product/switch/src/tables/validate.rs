@@ -1,4 +1,5 @@
-//! Validation of a generation of tables: establishes the invariants that every back end relies on (listed in [`super`]).
+//! Validation of a generation of tables: establishes the invariants that every back end relies on
+//! (listed in [`super`]).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -35,7 +36,7 @@ impl TableSet {
         }
     }
 
-    /// Checks that `ports` is true for the port of every host.
+    /// Checks that the port of every host satisfies `ports`.
     pub fn validate_ports(&self, ports: impl Fn(u16) -> bool) -> Result<(), TableError> {
         match self.hosts.iter().find(|host| !ports(host.port)) {
             Some(host) => Err(TableError::UnknownPort { host: host.id, port: host.port }),
@@ -88,7 +89,8 @@ impl TableSet {
     }
 }
 
-/// Checks that a chain is well-formed, and that its entry sends puts only to its head and gets to its tail.
+/// Checks that a chain is well-formed, and that its entry sends puts only to the head and gets only
+/// to the tail.
 fn validate_chain(
     table: Table,
     matches: Match,
@@ -112,7 +114,8 @@ fn validate_chain(
     }
 }
 
-/// Checks that matches are distinct, that records do not overlap, and that no partition has more than [`DIVISIONS_MAX`] divisions.
+/// Checks that matches are distinct, that records do not overlap, and that no partition has more
+/// than [`DIVISIONS_MAX`] divisions.
 fn validate_matches(table: Table, mut all: Vec<Match>) -> Result<(), TableError> {
     all.sort_unstable();
     if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -135,7 +138,7 @@ fn validate_matches(table: Table, mut all: Vec<Match>) -> Result<(), TableError>
     }
 }
 
-/// Checks the hosts; returns the storage nodes, which are the hosts that entries may name.
+/// Checks the hosts. Returns the storage nodes, which are the hosts that entries may name.
 fn validate_hosts(hosts: &[Host], vrings: &VringSet) -> Result<BTreeSet<HostId>, TableError> {
     let (mut ids, mut ports) = (BTreeSet::new(), BTreeMap::new());
     let (mut ips, mut macs) = (BTreeSet::new(), BTreeSet::new());

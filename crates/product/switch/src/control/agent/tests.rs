@@ -1,4 +1,4 @@
-//! Terms, generations, updates and registers at an agent of the reference pipeline.
+//! Terms, generations, updates and registers, tested on an agent of the reference pipeline.
 
 use super::super::lookup::Met;
 use super::*;
@@ -37,7 +37,7 @@ fn routed_to(agent: &mut SwitchAgent<Router>) -> Option<u16> {
 #[test]
 fn older_terms_and_generations_are_refused() {
     let mut agent = agent();
-    assert_eq!(routed_to(&mut agent), None, "nothing is installed at start");
+    assert_eq!(routed_to(&mut agent), None, "no tables at start");
     let install = |term, generation, host| ControlRequest::Install { term, tables: tables(generation, host) };
     assert_eq!(agent.handle(install(5, 7, 1)), ControlReply::Installed { term: 5, generation: 7 });
     assert_eq!(agent.handle(install(4, 9, 2)), ControlReply::Refused { current_term: 5 });
@@ -45,9 +45,10 @@ fn older_terms_and_generations_are_refused() {
     assert!(matches!(agent.handle(install(5, 6, 2)), ControlReply::Failed { generation: 6, .. }));
     assert!(matches!(agent.handle(install(5, 7, 2)), ControlReply::Failed { generation: 7, .. }));
     assert_eq!(routed_to(&mut agent), Some(1));
-    // The answer was lost, the request comes again.
+    // The controller repeats a request whose reply was lost.
     assert_eq!(agent.handle(install(5, 7, 1)), ControlReply::Installed { term: 5, generation: 7 });
-    // A newer controller may count anew, and fences the older one off by asking alone.
+    // A newer controller may start with a lower generation. It fences off the older controller
+    // merely by asking for the status.
     assert!(matches!(
         agent.handle(ControlRequest::Status { term: 6 }),
         ControlReply::Status { term: 6, generation: Some(7), .. }
@@ -98,11 +99,11 @@ fn update_needs_the_base_of_the_same_term_and_may_be_repeated() {
         assert_eq!(reply, ControlReply::Installed { term: 5, generation: 8 });
         assert_eq!((routed_to(&mut agent), agent.generation()), (Some(1), Some(8)));
     }
-    // The same as a whole is no news, either.
+    // Installing the same tables as a whole is accepted as a repetition.
     let whole = ControlRequest::Install { term: 5, tables: tables(8, 1) };
     assert_eq!(agent.handle(whole), ControlReply::Installed { term: 5, generation: 8 });
-    assert!(failed(agent.handle(request(5, update(8, 9, 2)))), "that host is not there");
-    assert!(failed(agent.handle(request(6, update(8, 9, 1)))), "another term has installed nothing");
+    assert!(failed(agent.handle(request(5, update(8, 9, 2)))), "the update names an unknown host");
+    assert!(failed(agent.handle(request(6, update(8, 9, 1)))), "term 6 has installed nothing yet");
     assert_eq!(agent.handle(request(5, update(8, 9, 1))), ControlReply::Refused { current_term: 6 });
     assert_eq!((routed_to(&mut agent), agent.generation()), (Some(1), Some(8)));
 }
@@ -123,7 +124,7 @@ fn only_the_newest_controller_uses_registers() {
     assert_eq!(agent.handle(older), ControlReply::Refused { current_term: 2 });
 }
 
-/// Fails when it is told to.
+/// A store of terms in memory that can be made to fail.
 #[derive(Default)]
 struct Notes {
     term: u64,
@@ -173,7 +174,7 @@ fn lookup_finds_the_matching_entries_without_counting() {
         ControlReply::Found { term: 5, generation, lookup: of, found } if of == lookup => (generation, found),
         reply => panic!("{reply:?}"),
     };
-    assert_eq!(look(&mut agent), (None, Found::default()), "there is nothing yet");
+    assert_eq!(look(&mut agent), (None, Found::default()), "no tables yet");
     let mut installed = tables(7, 1);
     let narrow = |address| Prefix::new(address, 18);
     installed.hosts.extend([2, 3, 4].map(Host::node));
@@ -199,7 +200,11 @@ fn lookup_finds_the_matching_entries_without_counting() {
         let (generation, found) = look(&mut agent);
         assert_eq!(generation, Some(7));
         assert_eq!(found.unicast, Some(Met { entry: specific, hits: Some(3) }), "the longest prefix");
-        assert_eq!(found.divisions, [Met { entry: division(9), hits: Some(0) }], "those of its partition");
+        assert_eq!(
+            found.divisions,
+            [Met { entry: division(9), hits: Some(0) }],
+            "the divisions of its partition"
+        );
         let members = Met { entry: installed.multicast[1].clone(), hits: Some(0) };
         assert_eq!(found.multicast, Some(members));
         assert_eq!(found.hosts.iter().map(|host| host.id.0).collect::<Vec<_>>(), [2, 3]);
@@ -247,7 +252,7 @@ fn only_the_newest_controller_changes_hot_entries() {
         }
     };
     assert_eq!([1, 2, 4].map(|digest| found(&mut agent, digest)), [Some(9), Some(10), None]);
-    // The newest stays what it is when entries go: no instance is used again.
+    // Removing an entry does not lower the newest instance, because instances are never used again.
     assert_eq!(agent.handle(change(5, &[10], &[])), ControlReply::HotChanged { term: 5, newest: 10 });
     assert_eq!([1, 2].map(|digest| found(&mut agent, digest)), [Some(9), None]);
     let clear = ControlRequest::ChangeHot {

@@ -1,4 +1,4 @@
-//! Gets that the switch answers itself, behind a socket.
+//! Gets that a switch behind a socket answers itself.
 
 use alloc::vec;
 use core::net::Ipv4Addr;
@@ -27,7 +27,7 @@ fn entry(instance: u64) -> HotEntry {
     HotEntry { keyspace: KEYSPACE.0, digest, instance, owner_turns: 1, holders: vec![], in_switch: true }
 }
 
-/// The reply to a get, with its own length in it.
+/// The reply to a get, which states its own length.
 fn reply() -> Vec<u8> {
     let reply = Reply { version: OP, value: Some(VALUE), ..Reply::bare(OP, Status::Ok) };
     let mut bytes = Vec::new();
@@ -38,7 +38,7 @@ fn reply() -> Vec<u8> {
 struct Switch(Router);
 
 impl Switch {
-    /// Node 1 owns every key.
+    /// A switch without values; node 1 owns every key.
     fn new() -> Self {
         let mut switch = Self(Router::new(VringConfig::DEFAULT).unwrap());
         let (ring, multicast) = (Prefix::new([10, 10, 0, 0], 16), Prefix::new([10, 11, 0, 0], 16));
@@ -60,7 +60,7 @@ impl Switch {
         switch
     }
 
-    /// The same, with a value of node 1 that may be shown until 2,000.
+    /// A switch with a value of node 1 that may be shown until time 2,000.
     fn full() -> Self {
         let mut switch = Self::new();
         assert!(switch.offers(1, (1, 1), 6));
@@ -100,7 +100,7 @@ impl Switch {
         self.counted(Counter::HotKept) > stored
     }
 
-    /// Renews a lease; returns the incarnation and clock of the reply.
+    /// Renews a lease. Returns the incarnation and the clock in the reply, if there is one.
     fn renews(&mut self, node: u8, nonce: u64, until_ns: u64, serial: u64) -> Option<(u64, u64)> {
         let mut bytes = Vec::new();
         HotLease { keyspace: KEYSPACE, digest: DIGEST, nonce, until_ns, serial }.encode(&mut bytes);
@@ -187,7 +187,7 @@ fn only_a_plain_get_with_enough_room_is_answered() {
     let mut other = get;
     other[offset_of!(HeaderLayout, reply_to_port)..][..2].copy_from_slice(&9_u16.to_be_bytes());
     assert_eq!(switch.send(NOW, CLIENT, other.clone()), (false, vec![]), "refused");
-    assert!(!switch.send(NOW, address(2), other).0, "a node sends for another client");
+    assert!(!switch.send(NOW, address(2), other).0, "a node sends on behalf of another client");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn malformed_values_are_refused() {
         OfferedValue::parse(&odd).is_some()
     };
     assert!(!with(25, 0), "no key");
-    assert!(!with(24, 1), "a key that is too long, or truncated");
+    assert!(!with(24, 1), "the key length exceeds the limit or the message");
     assert!(!with(26, 1) && !with(31, 1), "reserved bytes");
     assert!(
         OfferedValue::parse(&body[..34]).is_none() && OfferedValue::parse(&body[..31]).is_none(),
