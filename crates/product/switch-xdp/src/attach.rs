@@ -1,7 +1,9 @@
-//! Registers the ports with the programs, then attaches the programs, at each port to the requested hook or the one that suits the interface.
+//! Registers the ports with the programs, then attaches the programs to each port: at the requested
+//! hook, or at the one that suits the interface.
 //!
-//! Links are file descriptors, also those to tc (which needs Linux 6.6): when the process ends, however it ends, all ports are detached. A filter
-//! that outlived it would continue with tables that nobody updates.
+//! Links are file descriptors, also the links to tc (which need Linux 6.6): when the process ends,
+//! however it ends, the kernel detaches all ports. A filter that outlived the process would go on
+//! with tables that nobody updates.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -20,14 +22,15 @@ use crate::interface::Interface;
 use crate::layout::{Cable, Fault, PORT_TWINS, Place};
 use crate::{KernelSwitch, Port, faults, generation, sys};
 
-/// At XDP.
+/// The program at XDP.
 pub(crate) const XDP: &str = "nicekv_xdp";
-/// At tc ingress.
+/// The program at tc ingress.
 pub(crate) const TC: &str = "nicekv_tc";
-/// The program for frames that leave a port after XDP.
+/// The program for frames that XDP sends out of a port.
 pub(crate) const EGRESS: &str = "nicekv_egress";
 
-/// The ends of a cable within the switch's namespace that segments GSO batches: they go into the first, and datagrams come out of the second.
+/// The segmenter: a veth pair within the switch's namespace that segments GSO batches. A batch
+/// enters at the first end, and single datagrams come out at the second.
 ///
 /// ```text
 /// ip link add nicekv-cut0 type veth peer name nicekv-cut1
@@ -37,17 +40,17 @@ pub(crate) const EGRESS: &str = "nicekv_egress";
 /// ```
 pub const CUTTER: [&str; 2] = ["nicekv-cut0", "nicekv-cut1"];
 
-/// The interface indexes of the [`CUTTER`], if there is one.
+/// The interface indexes of the segmenter ([`CUTTER`]), if the namespace has one.
 pub(crate) fn cutter() -> Option<[u32; 2]> {
     let asks = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     let [near, far] = CUTTER.map(|name| name_to_index(&asks, name));
     Some([near.ok()?, far.ok()?])
 }
 
-/// Attempts to load a program: the kernel gives up when a signal arrives.
+/// Upper bound of attempts to load a program. The kernel gives up loading when a signal arrives.
 const INTERRUPTIONS_MAX: usize = 100;
 
-/// Loads a program, unless it is loaded.
+/// Loads a program if it is not loaded yet.
 fn load(programs: &mut Ebpf, name: &'static str) -> Result<(), ProgramError> {
     let program = programs.program_mut(name).expect("the object holds the programs");
     let mut load_once = || match &mut *program {
@@ -80,11 +83,12 @@ where
 }
 
 impl KernelSwitch {
-    /// Fills the maps of ports before the first of them receives.
+    /// Attaches all ports. The maps of ports are filled before the first port receives frames.
     pub(crate) fn attach(&mut self) -> Result<(), XdpError> {
         let mut interfaces = Vec::new();
         for (place, port) in self.ports.iter().collect::<Vec<_>>() {
-            let step = format!("look at port {} (interface index {})", port.index, port.ifindex);
+            let step =
+                format!("read the properties of port {} (interface index {})", port.index, port.ifindex);
             let interface = Interface::of(port.ifindex);
             let interface = interface.map_err(|error| XdpError::new(step, &error, PORT_ADVICE))?;
             self.register(place, port, &interface)?;
@@ -101,9 +105,9 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Attaches the program to the far end of the segmenter.
+    /// Attaches the tc program to the far end of the segmenter, where single datagrams come out.
     pub(crate) fn attach_cutter(&mut self, far: u32) -> Result<(), XdpError> {
-        let step = || format!("attach tc to the cutter, {}", CUTTER[1]);
+        let step = || format!("attach tc to the segmenter, interface {}", CUTTER[1]);
         self.prepare(Hook::Tc)?;
         attach_hook(&mut self.programs, Hook::Tc, far, CUTTER[1])
             .map_err(|error| XdpError::new(step(), &error, PORT_ADVICE))
@@ -128,7 +132,8 @@ impl KernelSwitch {
         self.programs.map_mut(faults::FAULTS).expect("the object holds the map").try_into()
     }
 
-    /// Attaches the first hook that works, and returns it. If none does, returns the error of the first.
+    /// Attaches the first hook that works, and returns it. If none works, returns the error of the
+    /// first one tried.
     fn attach_port(&mut self, port: Port, interface: &Interface) -> Result<Hook, XdpError> {
         let mut first = None;
         for &hook in port.hook.candidates(interface) {
@@ -142,10 +147,10 @@ impl KernelSwitch {
         Err(first.expect("something is always tried"))
     }
 
-    /// Loads the programs of a hook, when the first port needs them.
+    /// Loads the programs of a hook when the first port needs them.
     fn prepare(&mut self, hook: Hook) -> Result<(), XdpError> {
         let failed = |name| move |error| XdpError::new(format!("load {name}"), &error, KERNEL_ADVICE);
-        // XDP passes scans that are to be split to tc.
+        // XDP passes scans that have to be split to tc.
         load(&mut self.programs, TC).map_err(failed(TC))?;
         if hook != Hook::Xdp || self.egress.is_some() {
             return Ok(());
@@ -159,7 +164,8 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Fills the device maps of ports, whatever their hooks: one with each port, and one with each port twice, for duplicated frames.
+    /// Fills the device maps with all ports, whatever their hooks: one map with each port once, and
+    /// one with each port twice, for duplicated frames.
     fn connect_ports(&mut self, egress: &ProgramFd) -> Result<(), XdpError> {
         let mut twins = Vec::new();
         for (place, Port { index, ifindex, .. }) in self.ports.iter() {
@@ -172,11 +178,12 @@ impl KernelSwitch {
         }
         let entries: Vec<_> = twins.iter().map(|(slot, group)| (*slot, group.as_fd())).collect();
         sys::update_batch(self.maps.groups.fd().as_fd(), &entries)
-            .map_err(|error| XdpError::new("connect the doubled ports", &error, KERNEL_ADVICE))
+            .map_err(|error| XdpError::new("write the map of duplicated ports", &error, KERNEL_ADVICE))
     }
 }
 
-/// A port with XDP also has tc, which makes the copies of pieces of a scan that XDP cannot make.
+/// Attaches the programs of a hook. A port with XDP also gets tc, which makes the copies of the
+/// pieces of a scan that XDP cannot make.
 fn attach_hook(programs: &mut Ebpf, hook: Hook, ifindex: u32, name: &str) -> Result<(), ProgramError> {
     let order = TcAttachOptions::TcxOrder(LinkOrder::default());
     let tc = program::<SchedClassifier>(programs, TC);
@@ -185,6 +192,6 @@ fn attach_hook(programs: &mut Ebpf, hook: Hook, ifindex: u32, name: &str) -> Res
         return Ok(());
     }
     let xdp = program::<Xdp>(programs, XDP).attach_to_if_index(ifindex, XdpMode::Driver);
-    // No port keeps half of its programs.
+    // If XDP fails, tc is detached again, so that no port keeps half of its programs.
     xdp.map(drop).or_else(|error| program::<SchedClassifier>(programs, TC).detach(attached).and(Err(error)))
 }

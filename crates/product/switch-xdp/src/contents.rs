@@ -1,4 +1,5 @@
-//! Contents of one slot of the kernel's tables: the action of each entry by entry number, and the entry number of each vnode.
+//! Contents of one slot of the kernel's tables: for each vnode an entry number, and for each entry
+//! number the entry's action.
 //!
 //! ```text
 //!   ring, vnode ─▶ [numbers, 65,536 at most] ─▶ [by number: port; divisions of the partition, longest prefix first]     unicast
@@ -10,12 +11,14 @@
 //! ```
 //!
 //! ```text
-//!   ring of groups, prefix ─▶ [by number: group; of each of its ports who is reached by it]
+//!   ring of groups, prefix ─▶ [by number: group; for each of its ports, the members reached by it]
 //! ```
 //!
-//! The first two are arrays: a packet costs two lookups, however many entries there are. Longest-prefix match is resolved here, once per generation:
-//! each entry is written over the vnodes of its prefix, after all shorter prefixes. An entry that survives keeps its number
-//! ([`Slots`](crate::slots::Slots)) whatever its action, so a new leader or a failure changes entries, but no vnodes.
+//! The first two are arrays: a packet costs two lookups, however many entries there are.
+//! Longest-prefix match is resolved here, once per generation: each entry is written over the
+//! vnodes of its prefix, after all shorter prefixes. An entry whose match survives keeps its number
+//! ([`Slots`](crate::slots::Slots)) even if its action changes, so a new leader or a failure
+//! changes entries, but no vnodes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,42 +37,44 @@ use crate::receivers::{Receiver, places_by_port};
 /// The entries of a ring: prefixes and entry numbers, shortest prefix first.
 pub(crate) type RingEntries = Vec<(Prefix, u16)>;
 
-/// See the module documentation.
+/// The contents of a slot; see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// By entry number.
+    /// Routes of `unicast_vring`, by entry number.
     pub(crate) unicast: Vec<UnicastRoute>,
-    /// By entry number.
+    /// Routes of `multicast_vring`, by entry number.
     pub(crate) multicast: Vec<MulticastRoute>,
-    /// By entry number.
+    /// Routes of `record`, by entry number.
     pub(crate) record: Vec<RecordRoute>,
     /// Entries of the ring of groups, by entry number.
     pub(crate) places: Vec<GroupPlaces>,
-    /// For each pair in order: the unicast ring, then the multicast ring.
+    /// For each pair of rings in order: the entries of the unicast ring, then those of the
+    /// multicast ring.
     pub(crate) rings: Vec<RingEntries>,
     /// Entry numbers of the ring of groups, by prefix.
     pub(crate) groups: BTreeMap<Prefix, u32>,
-    /// Index of the pair, first value, entry number; in ascending order.
+    /// Records in ascending order: index of the pair of rings, first value, entry number.
     pub(crate) begins: Vec<(usize, u128, u16)>,
     pub(crate) hosts: Vec<Host>,
     /// Open trunk ports.
     pub(crate) trunks: Vec<u16>,
-    /// Addresses of the nodes of chains; chains refer to them by index.
+    /// Addresses of nodes in chains. Chains refer to them by index.
     pub(crate) nodes: Vec<[u8; 4]>,
 }
 
-/// Numbers and slots assigned to the entries of a generation, in the order of the entries.
+/// The numbers and slots that are assigned to the entries of a generation, in the order of the
+/// entries.
 pub(crate) struct Given<'a> {
-    /// By table.
+    /// Entry numbers, by table.
     pub(crate) numbers: [&'a [u32]; TABLE_COUNT],
-    /// Group slots of the entries of `multicast_vring`, followed by those of `record`.
+    /// Group slots, first of the entries of `multicast_vring`, then of those of `record`.
     pub(crate) groups: &'a [u32],
     pub(crate) ports: &'a BTreeMap<HostId, u32>,
     pub(crate) receivers: &'a BTreeMap<HostId, Receiver>,
 }
 
 impl Contents {
-    /// The initial contents of the kernel's maps: zeros.
+    /// The contents of the kernel's maps before the first install: zeros.
     pub(crate) fn empty(vrings: &VringSet) -> Self {
         Self {
             unicast: vec![UnicastRoute::default(); numbers(Table::Unicast) as usize],
@@ -161,7 +166,7 @@ impl Contents {
     }
 }
 
-/// Resolves the nodes of chains to indexes.
+/// Replaces the nodes of chains by indexes into [`Contents::nodes`].
 struct Chains<'a> {
     places: BTreeMap<HostId, u8>,
     ports: &'a BTreeMap<HostId, u32>,
@@ -201,7 +206,7 @@ fn halves(value: u128) -> [u64; 2] {
     [(value >> 64) as u64, value as u64]
 }
 
-/// The record table as the programs search it.
+/// The record table in the form that the programs search.
 pub(crate) fn records(begins: &[(usize, u128, u16)]) -> Box<Records> {
     let mut records = Box::new(Records {
         segments: [Segment::default(); VRINGS_MAX],
@@ -231,8 +236,10 @@ pub(crate) fn records(begins: &[(usize, u128, u16)]) -> Box<Records> {
     records
 }
 
-/// Divides the range from the first to the last of these values into cells of equal size, with a guess for where each cell starts and the last one ends.
-/// If the values are evenly distributed, a cell holds hardly more than one of them; otherwise the binary search takes more steps.
+/// Divides the range from the first to the last of these values into cells of equal size, and
+/// guesses for each cell border the index of the last value at or before it. If the values are
+/// evenly distributed, a cell holds hardly more than one of them; otherwise the binary search takes
+/// more steps.
 fn guesses(firsts: &[u128]) -> (u32, Vec<u16>) {
     let (base, span) = (firsts[0], firsts[firsts.len() - 1] - firsts[0]);
     let cells = firsts.len().next_power_of_two();
@@ -263,12 +270,15 @@ fn divisions(tables: &TableSet, given: &Given<'_>) -> BTreeMap<u32, Vec<Division
             ignored_bits: 32 - entry.source.length,
         });
     }
-    debug_assert!(divisions.values().all(|all| all.len() <= DIVISIONS_MAX), "validated tables have no more");
+    debug_assert!(
+        divisions.values().all(|all| all.len() <= DIVISIONS_MAX),
+        "validated tables have at most DIVISIONS_MAX"
+    );
     divisions
 }
 
-/// For each vnode of a ring the number of the entry with the longest matching prefix. Low bits that no prefix covers are dropped, so that
-/// the array stays small and cached.
+/// For each vnode of a ring, the number of the entry with the longest matching prefix. Low bits of
+/// the vnode that no prefix covers are dropped, so that the array stays small and cached.
 pub(crate) fn vnodes(entries: &RingEntries, by_records: bool) -> Box<Vnodes> {
     let longest = entries.iter().map(|(prefix, _)| prefix.length).max().unwrap_or(0);
     let ignored_bits = (32 - u32::from(longest)).min(IGNORED_BITS_MAX);

@@ -6,7 +6,7 @@ use std::io;
 use nicekv_switch::{BackendError, PORTS_MAX, TableError};
 use thiserror::Error;
 
-/// Why [`KernelSwitch::load`](crate::KernelSwitch::load) fails.
+/// Why loading the switch failed ([`KernelSwitch::load`](crate::KernelSwitch::load)).
 #[derive(Debug, Error)]
 pub enum XdpError {
     /// The rings contradict each other.
@@ -18,23 +18,23 @@ pub enum XdpError {
         /// Number of ports given.
         ports: usize,
     },
-    /// Two ports with one index or one interface.
+    /// Two ports have the same index or the same interface.
     #[error(
         "port {index} (interface index {ifindex}) is given twice: give each port its own index and interface"
     )]
     DuplicatePort {
-        /// Its index.
+        /// The index of the second port.
         index: u16,
-        /// Its interface.
+        /// The interface of the second port.
         ifindex: u32,
     },
-    /// XDP in a switch with ports of [`Hook::None`](crate::Hook).
+    /// A port is at XDP in a switch that also has ports with [`Hook::None`](crate::Hook).
     #[error("port {index}: a switch with ports of hook none works at tc, not at XDP")]
     SharedAtXdp {
-        /// A port with XDP.
+        /// The index of the port at XDP.
         index: u16,
     },
-    /// Missing permission.
+    /// The process lacks a permission.
     #[error(
         "{step}: not permitted. The switch in the kernel needs root, or CAP_BPF and CAP_NET_ADMIN: start it with sudo"
     )]
@@ -42,21 +42,21 @@ pub enum XdpError {
         /// The step that failed.
         step: String,
     },
-    /// The kernel or an interface lacks something.
+    /// The kernel or an interface lacks a feature.
     #[error("{step}: {reason}. {advice}")]
     Failed {
         /// The step that failed.
         step: String,
         /// The kernel's error.
         reason: String,
-        /// Advice.
+        /// What the operator can do.
         advice: &'static str,
     },
 }
 
-/// Advice for failures of programs and maps.
+/// Advice when programs or maps cannot be created.
 pub(crate) const KERNEL_ADVICE: &str = "The switch in the kernel needs Linux 5.15 or newer with CONFIG_BPF_SYSCALL; use the user-space switch otherwise";
-/// Advice for failures at a port.
+/// Advice when a port cannot be attached.
 pub(crate) const PORT_ADVICE: &str = "Check that the interface exists in this network namespace, has no other \
      XDP program (ip link show), and that its driver has native XDP or, for tc, that this is Linux 6.6 or newer";
 

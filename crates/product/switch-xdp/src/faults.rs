@@ -1,10 +1,12 @@
-//! Injected faults, for tests: frames lost and duplicated at the ports of a switch that another process runs.
+//! Injected faults, for tests: makes a switch that runs in another process lose and duplicate
+//! frames at its ports.
 //!
 //! ```text
 //!   test ── FaultControl::of_process(pid) ──▶ maps that the process holds (/proc/PID/fdinfo) ── set ──▶ bpf/faults.h
 //! ```
 //!
-//! The maps belong to the switch's process: they are gone when it ends, and a restarted switch has no faults.
+//! The maps belong to the switch's process: they disappear when it ends, so a restarted switch has
+//! no faults.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,23 +16,23 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError, MapInfo, MapType};
 use crate::error::{KERNEL_ADVICE, XdpError};
 use crate::layout::{Fault, PPM};
 
-/// Name of the map of faults, in `bpf/maps.h`.
+/// Name of the map of faults in `bpf/maps.h`.
 pub(crate) const FAULTS: &str = "faults";
-/// Name of the map that enables the other one.
+/// Name of the map that switches fault injection on.
 pub(crate) const ACTIVE: &str = "faults_active";
 
-/// The faults of a port: probabilities from 0 to 1.
+/// The fault probabilities of a port, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PortFaults {
-    /// Loss of frames that the host at the port sends.
+    /// Probability that a frame from the host at the port is lost.
     pub lost_from: f64,
-    /// Loss of frames for that host.
+    /// Probability that a frame to this host is lost.
     pub lost_to: f64,
-    /// Duplication of frames that it sends.
+    /// Probability that a frame from this host is duplicated.
     pub doubled: f64,
 }
 
-/// Injected faults since the switch started.
+/// Number of faults injected since the switch started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Frames lost.
@@ -46,7 +48,7 @@ pub struct FaultControl {
 }
 
 impl FaultControl {
-    /// The switch of process `pid`; `None` if the process runs none (yet).
+    /// Finds the switch of process `pid`; `None` if the process has not loaded one.
     pub fn of_process(pid: i32) -> Result<Option<Self>, XdpError> {
         let maps = maps_of(pid);
         match (maps.get(ACTIVE), maps.get(FAULTS)) {
@@ -63,7 +65,8 @@ impl FaultControl {
         Ok(Self { active, faults })
     }
 
-    /// Replaces all faults, by interface index. False if the switch has not registered its ports yet.
+    /// Replaces the faults of all ports; the keys are interface indexes. Returns false if the
+    /// switch has not registered its ports yet.
     pub fn set(&mut self, faults: &BTreeMap<u32, PortFaults>) -> Result<bool, XdpError> {
         let failed = |error: MapError| XdpError::new("set the switch's faults", &error, KERNEL_ADVICE);
         let ports: BTreeMap<u32, Fault> = self.faults.iter().collect::<Result<_, _>>().map_err(failed)?;
@@ -101,7 +104,7 @@ fn ppm(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * f64::from(PPM)).round() as u32
 }
 
-/// Name → id of the array and hash maps of a process; empty if it has ended.
+/// The array and hash maps of a process: name → id. Empty if the process has ended.
 fn maps_of(pid: i32) -> BTreeMap<String, u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| {

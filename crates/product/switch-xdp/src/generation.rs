@@ -10,28 +10,34 @@
 //!   (no packet uses g)         g+1                              g+1    4. grace period: then Ok
 //! ```
 //!
-//! `active` holds g, whose lowest bit is the slot. The number only grows, so what the programs cache for a generation
-//! ([`Sender`](crate::layout::Sender)) is never taken for another one's.
+//! `active` holds g, whose lowest bit is the slot. The number only grows, so what the programs
+//! cache for a generation ([`Sender`](crate::layout::Sender)) is never taken for another one's.
 //!
-//! - Entries, vnodes and hosts belong to one slot, and are written only while that slot is not in force *and no program reads it*: the grace period
-//!   at the end of the last install has waited for programs that still used the slot. So they may be written in place, a part at a time. Groups and
-//!   hit counters are shared: a surviving one keeps its number, a new one gets a number that the generation in force does not use
-//!   ([`Slots`](crate::slots::Slots)).
-//! - A packet reads `active` once and takes the number along to the egress stage: it is matched and rewritten by one generation, never by a mixture.
-//! - A packet that read `active` just before step 3 may still be under way. So nothing that the old generation used may be touched, and the
-//!   controller gets no reply, before step 4. Setting an array of maps makes the kernel wait until every running program has ended, including copies
-//!   in the queues of device maps. It also gives `Ok` the meaning that R6 needs: no packet reaches a host by the old tables any more.
-//! - The contents of a slot are recorded ([`Contents`]), so that only differences are written. The record is dropped before the first write: after an
-//!   error in steps 1 and 2 the free slot has garbage, and the next install writes all of it. An error in step 4 flips back, with the next number of
-//!   the old slot: the old generation is still complete. Packets of the new one may then be under way, so the next install begins with a grace
-//!   period.
-//! - A loader that dies takes links and programs with it, at any step. Until the kernel has detached them they use `active`, whose slot is complete at
-//!   each step.
+//! - Entries, vnodes and hosts belong to one slot, and are written only while that slot is not in
+//!   force *and no program reads it*: the grace period at the end of the last install has waited
+//!   for programs that still used the slot. So they may be written in place, a part at a time.
+//!   Groups and hit counters are shared: a surviving one keeps its number, a new one gets a number
+//!   that the generation in force does not use ([`Slots`](crate::slots::Slots)).
+//! - A packet reads `active` once and takes the number along to the egress stage: it is matched and
+//!   rewritten by one generation, never by a mixture.
+//! - A packet that read `active` just before step 3 may still be under way. So nothing that the old
+//!   generation used may be touched, and the controller gets no reply, before step 4. Setting an
+//!   array of maps makes the kernel wait until every running program has ended, including copies in
+//!   the queues of device maps. It also gives `Ok` the meaning that R6 needs: no packet reaches a
+//!   host by the old tables any more.
+//! - The contents of a slot are recorded ([`Contents`]), so that only differences are written. The
+//!   record is dropped before the first write: after an error in steps 1 and 2 the free slot has
+//!   garbage, and the next install writes all of it. An error in step 4 flips back, with the next
+//!   number of the old slot: the old generation is still complete. Packets of the new one may then
+//!   be under way, so the next install begins with a grace period.
+//! - A loader that dies takes links and programs with it, at any step. Until the kernel has
+//!   detached them they use `active`, whose slot is complete at each step.
 //!
 //! An incremental update takes the same steps.
 //!
-//! Cost: a grace period of about 8 ms, two if there are new groups; 50 us for each ring whose partitions have changed borders, as much for all records
-//! if any border has changed; microseconds for each entry that differs.
+//! Cost: a grace period of about 8 ms, two if there are new groups; 50 us for each ring whose
+//! partitions have changed borders, as much for all records if any border has changed; microseconds
+//! for each entry that differs.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -57,15 +63,16 @@ use crate::{KernelSwitch, Maps, sys};
 const MAP_TYPE_ARRAY: u32 = 2;
 /// `BPF_MAP_TYPE_DEVMAP`.
 const MAP_TYPE_DEVMAP: u32 = 14;
-/// An element of a device map: a position, and an interface with a program.
+/// Sizes in bytes of the key (a position) and the value (an interface and a program) of a device
+/// map.
 const DEVMAP_BYTES: (usize, usize) = (4, 8);
-/// The element behind the fence, which nobody reads.
+/// Sizes in bytes of the key and the value of the map behind the fence, which no program reads.
 const FENCED_BYTES: (usize, usize) = (4, 4);
 
-/// A filled map, to be connected to the array of its kind, which then keeps it alive.
+/// A filled map. It is put into the array of maps of its kind, which then keeps it alive.
 pub(crate) type InnerMap = OwnedFd;
 
-/// The matches of `table`, in the order of the set.
+/// The matches of the entries of `table`, in the order of the set.
 pub(crate) fn matches(tables: &TableSet, table: Table) -> impl Iterator<Item = Match> {
     tables.rules(table).into_iter().map(|(matches, _)| matches)
 }
@@ -108,9 +115,9 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Steps 3 and 4.
+    /// Steps 3 and 4 of an install.
     fn put_in_force(&mut self, next: u32) -> Result<(), BackendError> {
-        // A program that sees the number sees everything written before it.
+        // A program that reads the new number sees everything that was written before it.
         fence(Ordering::SeqCst);
         self.is_quiet = false;
         self.activate(next)?;
@@ -120,7 +127,7 @@ impl KernelSwitch {
         })
     }
 
-    /// Returns when no packet with an earlier generation than the one in force is under way.
+    /// Returns when no packet is in progress with a generation older than the one in force.
     fn wait(&mut self) -> Result<(), BackendError> {
         wait(&self.maps.fence, &self.fenced)?;
         self.is_quiet = true;
@@ -133,7 +140,7 @@ impl KernelSwitch {
         tables.hosts.iter().map(|host| (host.id, receiver(host))).collect()
     }
 
-    /// Starts the counts of new entries at the current values of their cells.
+    /// Records the current values of new entries' cells, from which their hits are counted.
     fn begin_hits(&mut self, plans: &[Plan<Match>]) -> Result<(), MapError> {
         for (table, plan) in plans.iter().enumerate() {
             let kinds = if Table::ALL[table].matches_updates() { 3 } else { 1 };
@@ -146,7 +153,7 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Creates the new groups, which no program reads yet.
+    /// Creates the new groups. No program reads them yet.
     fn make_groups(&mut self, groups: &Plan<GroupKey>) -> Result<(), BackendError> {
         let devices = self.build_groups(groups)?;
         self.write_members(groups).map_err(|error| platform("write the multicast groups", &error))?;
@@ -155,7 +162,7 @@ impl KernelSwitch {
             .map_err(|error| platform("connect the multicast groups", &error))
     }
 
-    /// Writes the differences.
+    /// Writes the differences between the old and the new contents of a slot.
     fn write_slot(&mut self, slot: u32, contents: Contents) -> Result<(), MapError> {
         let before = self.slots[slot as usize].take();
         let before = before.as_ref();
@@ -191,7 +198,7 @@ impl KernelSwitch {
         Ok(())
     }
 
-    /// Writes the prefixes in the ring of groups.
+    /// Writes the entries of the ring of groups.
     fn write_group_entries(
         &mut self,
         slot: u32,
@@ -214,7 +221,7 @@ impl KernelSwitch {
         fresh.into_iter().try_for_each(|(prefix, number)| map.insert(key(prefix), number, 0))
     }
 
-    /// Creates the new groups for tc, which no program reads yet.
+    /// Creates the new groups for tc. No program reads them yet.
     fn write_members(&mut self, groups: &Plan<GroupKey>) -> Result<(), MapError> {
         groups.fresh.iter().try_for_each(|(receivers, slot)| {
             let mut group = Group { count: receivers.len() as u32, ..Group::default() };
@@ -223,7 +230,8 @@ impl KernelSwitch {
         })
     }
 
-    /// Creates the new groups for XDP, and their twins.
+    /// Creates the new groups for XDP, each also with every port listed twice, for duplicated
+    /// frames.
     fn build_groups(&self, groups: &Plan<GroupKey>) -> Result<Vec<(u32, InnerMap)>, BackendError> {
         let Some(egress) = &self.egress else { return Ok(Vec::new()) };
         let build = |slot: u32, receivers: &GroupKey, copies: usize| {
@@ -243,7 +251,7 @@ impl KernelSwitch {
         let cell = |place: u32| slot * PORTS_MAX as u32 + place;
         let trunk = EgressHost { kind: PORT_TRUNK, ..EgressHost::default() };
         for (place, port) in self.ports.iter() {
-            // Some trunks have only clients behind them.
+            // A trunk may have no servers behind it, only clients.
             let value = if trunks.contains(&port.index) { trunk } else { EgressHost::default() };
             hosts.set(cell(place), value, 0)?;
         }
@@ -270,10 +278,10 @@ impl KernelSwitch {
     }
 }
 
-/// Returns when every program that was running has ended.
+/// Returns when every program run that was in progress has ended.
 pub(crate) fn wait(fence: &MapData, fenced: &OwnedFd) -> Result<(), BackendError> {
     sys::update_batch(fence.fd().as_fd(), &[(0, fenced.as_fd())])
-        .map_err(|error| platform("wait for the programs that run", &error))
+        .map_err(|error| platform("wait until running programs have ended", &error))
 }
 
 /// Removes the keys of a slot that is not in force.
@@ -285,7 +293,8 @@ fn forget<K: Pod, V: Pod>(
     keys.iter().filter(|key| is_stale(key)).try_for_each(|key| map.remove(key))
 }
 
-/// `base`: the first element of the slot. `before`: its contents, if known.
+/// Writes the elements of a slot that differ. `base`: index of the slot's first element. `before`:
+/// the contents of the slot, if known.
 fn write_changed<V: Pod + PartialEq>(
     map: &MapData,
     base: u32,
@@ -299,12 +308,12 @@ fn write_changed<V: Pod + PartialEq>(
     sys::update_elements(map, &keys, &values).map_err(MapError::IoError)
 }
 
-/// What stands behind the fence.
+/// The map behind the fence.
 pub(crate) fn fenced() -> Result<InnerMap, MapError> {
     create_inner(MAP_TYPE_ARRAY, FENCED_BYTES, 1).map(|(_, fd)| fd)
 }
 
-/// Creates an empty map, of at least one element, as the kernel demands.
+/// Creates an empty map. The kernel demands at least one element.
 fn create_inner(
     kind: u32,
     (key_bytes, value_bytes): (usize, usize),
@@ -317,7 +326,7 @@ fn create_inner(
     Ok((Map::from_map_data(data)?, fd))
 }
 
-/// A device map of interfaces, each as often as `copies` says.
+/// A device map of interfaces, each listed `copies` times.
 pub(crate) fn build_group(
     members: &[u32],
     copies: usize,

@@ -1,8 +1,10 @@
-//! Gets that a storage node's kernel answers: the program at the tc ingress of the node's own interface, and the memory that it shares with the
-//! process (`nicekv-kernel-gets` describes its contents, and has the reference for the program).
+//! Gets that a storage node's kernel answers: the program at the tc ingress of the node's own
+//! interface, and the memory that it shares with the process. `nicekv-kernel-gets` describes this
+//! memory, and has the reference implementation of the program.
 //!
-//! The process stores into memory-mapped maps, without a system call. The link to the interface is a file descriptor, and nothing is pinned:
-//! program and maps disappear when the process ends, however it ends (G6).
+//! The process stores into memory-mapped maps, without a system call. The link to the interface is
+//! a file descriptor, and nothing is pinned: program and maps disappear when the process ends,
+//! however it ends (G6).
 
 #![allow(unsafe_code, reason = "the maps are mapped into memory")]
 
@@ -37,22 +39,22 @@ struct Config {
 // SAFETY: no padding, and any bytes are valid.
 unsafe impl Pod for Config {}
 
-/// An array map, mapped into the process.
+/// An array map that is mapped into the process's memory.
 struct Mapped {
     words: *mut u64,
     count: usize,
-    /// Words of an element.
+    /// Number of words of an element.
     stride: usize,
 }
 
-// SAFETY: the memory is not bound to a thread, and is accessed by atomic operations.
+// SAFETY: the memory is not bound to a thread, and is accessed only by atomic operations.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
     fn new(map: &MapData, elements: u32, stride: usize) -> io::Result<Self> {
         let count = elements as usize * stride;
         let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, map.fd().as_fd().as_raw_fd());
-        // SAFETY: a new mapping; the kernel refuses one that is longer than the map.
+        // SAFETY: this creates a new mapping; the kernel refuses one that is longer than the map.
         let words = unsafe { libc::mmap(ptr::null_mut(), 8 * count, protection, libc::MAP_SHARED, fd, 0) };
         match words {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
@@ -63,19 +65,20 @@ impl Mapped {
     fn word(&self, element: u32, word: usize) -> &AtomicU64 {
         let at = element as usize * self.stride + word;
         assert!(word < self.stride && at < self.count, "word {word} of element {element}");
-        // SAFETY: within the mapping, which is aligned to pages and lives as long as `self`.
+        // SAFETY: the word is within the mapping, which is page-aligned and lives as long as
+        // `self`.
         unsafe { AtomicU64::from_ptr(self.words.add(at)) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the mapping as it was created; nothing refers to it any more.
+        // SAFETY: this is the mapping as it was created, and no reference to it is left.
         unsafe { libc::munmap(self.words.cast(), 8 * self.count) };
     }
 }
 
-/// The memory that program and process share.
+/// The memory that the program and the process share.
 pub struct SharedWords {
     gates: Mapped,
     entries: Mapped,
@@ -113,15 +116,15 @@ impl Memory for SharedWords {
     }
 }
 
-/// An attached program, and the memory that it shares with the process. Detaches on drop.
+/// An attached program with its shared memory. Dropping it detaches the program.
 pub struct RunningGets {
     program: KernelGets,
     words: SharedWords,
 }
 
 impl RunningGets {
-    /// Loads the program for a node's socket, and attaches it to an interface of the caller's network namespace. It answers nothing until the
-    /// memory is filled.
+    /// Loads the program for a node's socket, and attaches it to an interface of the caller's
+    /// network namespace. The program answers no gets until the process has filled the memory.
     pub fn begin(interface: &str, socket: SocketAddrV4, size: Size) -> Result<Self, XdpError> {
         let (mut program, words) = KernelGets::load(socket, size)?;
         program.attach(interface)?;
@@ -149,13 +152,14 @@ impl Program for RunningGets {
     }
 }
 
-/// The program of a node. Detaches on drop.
+/// The program of a node. Dropping it detaches the program.
 pub struct KernelGets {
     pub(crate) programs: Ebpf,
 }
 
 impl KernelGets {
-    /// Loads it for a node's socket. It answers nothing until it is attached, and the memory, which is zeroed, is filled.
+    /// Loads the program for a node's socket. It answers no gets until it is attached and the
+    /// process has filled the memory, which starts zeroed.
     pub fn load(socket: SocketAddrV4, size: Size) -> Result<(Self, SharedWords), XdpError> {
         if !cfg!(target_arch = "x86_64") {
             let error = io::Error::from(io::ErrorKind::Unsupported);
@@ -187,7 +191,7 @@ impl KernelGets {
         Ok((Self { programs }, SharedWords { gates, entries, sources }))
     }
 
-    /// Attaches it to an interface of the caller's network namespace.
+    /// Attaches the program to an interface of the caller's network namespace.
     pub fn attach(&mut self, interface: &str) -> Result<(), XdpError> {
         let order = TcAttachOptions::TcxOrder(LinkOrder::default());
         program(&mut self.programs)
@@ -196,7 +200,7 @@ impl KernelGets {
             .map_err(|error| XdpError::new(format!("attach {PROGRAM} to {interface}"), &error, PORT_ADVICE))
     }
 
-    /// Number of gets by [`OUTCOMES`].
+    /// Number of gets by outcome, in the order of [`OUTCOMES`].
     pub fn outcomes(&self) -> Result<Outcomes, MapError> {
         let map = self.programs.map(COUNTERS).expect("the object holds the map");
         let map = PerCpuArray::<_, u64>::try_from(map)?;

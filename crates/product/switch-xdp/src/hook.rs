@@ -7,10 +7,12 @@
 //! | turns off at a veth peer | segmentation and checksum offload, an MTU above 3506 | UDP segmentation offload only |
 //! | needs | a driver with native XDP; for scans, the requirements of tc | Linux 6.6 |
 //!
-//! XDP cannot send a frame and continue processing it. So a scan that may have to be split is passed up to the tc program of the same port, which is always attached and
-//! gets no other frames (`bpf/scan.h`).
+//! XDP cannot send a frame and continue processing it. So a scan that may have to be split is
+//! passed up to the tc program of the same port, which is always attached and gets no other frames
+//! (`bpf/scan.h`).
 //!
-//! Both hooks have the same tables, maps, stages and counters, and one switch can have ports of both kinds.
+//! Both hooks have the same tables, maps, stages and counters, and one switch can have ports of
+//! both kinds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,22 +25,24 @@ use crate::interface::Interface;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hook {
-    /// Native XDP.
+    /// Native XDP in the driver.
     Xdp,
     /// tc ingress.
     Tc,
-    /// Chosen by the driver of the interface: tc on veth, XDP elsewhere; the other one if that cannot be attached.
+    /// Chosen by the interface's driver: tc on veth, XDP elsewhere. If that hook cannot be
+    /// attached, the other one.
     #[default]
     Auto,
-    /// Not attached: the port sends frames, but receives none. Several such ports may share an interface; they must follow all other ports.
+    /// No program is attached: the port sends frames, but receives none. Several such ports may
+    /// share an interface. They must come after all other ports.
     None,
 }
 
 impl Hook {
-    /// The hooks that can be chosen by name for all ports of a switch.
+    /// The hooks that users can choose by name for all ports of a switch.
     pub const ALL: [Self; 3] = [Self::Xdp, Self::Tc, Self::Auto];
 
-    /// The name in options and configuration files.
+    /// The hook's name in options and configuration files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
@@ -48,7 +52,7 @@ impl Hook {
         }
     }
 
-    /// The hook to use if both ends of a port's cable are known to be veth.
+    /// The hook to use if both ends of a port's link are known to be veth.
     pub fn on_veth(self) -> Self {
         match self {
             Self::Auto => Self::Tc,

@@ -1,17 +1,24 @@
-//! Hot keys in the kernel: entries with registers that packets change, the HashPipe, and loads (`bpf/hot.h`).
+//! Hot keys in the kernel: entries with registers that packets change, the HashPipe, and loads
+//! (`bpf/hot.h`).
 //!
-//! They do not belong to a generation of tables. Ordering:
+//! Hot entries do not belong to a generation of tables. Rules:
 //!
-//! - *The cost of an update does not depend on the number of entries.* Entries to remove, also those that are replaced, are removed first, and a
-//!   grace period passes before others are installed: the kernel reuses their memory, and a program that still uses the old entry must not see the
-//!   registers of another.
-//! - *The newest instance is raised last*, after all entries up to it are installed. A program reads it before it looks up an entry, so it takes
-//!   only installed instances for removed. After an error, instances count as used that were never installed.
-//! - *The HashPipe is read in the bank in which nobody counts*: the bank number is switched, a grace period passes, the bank is read and cleared.
-//!   It is per-CPU, and the values are added up. Its shape changes while it has no stages, so that nobody counts with a wrong shape.
-//! - *The slot of a value is free when its entry is removed and no program uses it any more*. Its contents have the label of their instance, so they
-//!   are not taken for another one's.
-//! - *Loads are counted by port*, and reported by node: the counts of a port belong to the node that was attached to it.
+//! - *The cost of an update does not depend on the number of entries.* Entries that are removed or
+//!   replaced are removed first, and a grace period passes before others are installed: the kernel
+//!   reuses their memory, and a program that still uses an old entry must not see the registers of
+//!   another.
+//! - *The newest instance is raised last*, after all entries up to it are installed. A program
+//!   reads it before it looks up an entry, so if the entry is missing although its instance is not
+//!   newer, it was removed. After an error, instances that were never installed count as used.
+//! - *The HashPipe is read in the bank in which no program counts*: the bank number is switched, a
+//!   grace period passes, the bank is read and cleared. The HashPipe is per-CPU, and the values are
+//!   added up. Its shape is changed only while it has no stages, so that no program counts with a
+//!   wrong shape.
+//! - *The slot of a value is freed when its entry is removed and no program uses the entry any
+//!   more*. Its contents are labelled with their instance, so they are not taken for another
+//!   entry's.
+//! - *Loads are counted by port*, and reported by node: the counts of a port belong to the node
+//!   that was attached to it.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +36,12 @@ use crate::layout::{self, BANKS, HOST_IDS, HotPipe, HotSlot, KEYSPACE_WORDS, KEY
 use crate::maps::{sum, take_data, take_map, write};
 use crate::sys;
 
-/// The maps of `bpf/hot_maps.h`, by the same names.
+/// The maps of `bpf/hot_maps.h`; the fields have the same names.
 struct HotMaps {
     entries: HashMap<MapData, layout::HotKey, layout::HotEntry>,
     newest: Array<MapData, u64>,
     life: Array<MapData, u64>,
-    /// Set through `sys`.
+    /// Written through `sys`.
     keyspaces: MapData,
     holders: MapData,
     pipe: Array<MapData, HotPipe>,
@@ -44,23 +51,23 @@ struct HotMaps {
     loads: PerCpuArray<MapData, u64>,
 }
 
-/// The maps, and the loader's own record of their contents.
+/// The maps, and the loader's own record of what they contain.
 pub(crate) struct Hot {
     maps: HotMaps,
     config: HotConfig,
-    /// `None` until it is configured.
+    /// The parameters of the HashPipe; `None` until it is configured.
     pipe: Option<(u32, u32, u64)>,
     bank: u32,
     entries: BTreeMap<(u16, [u8; 16]), HotEntry>,
     newest: u64,
-    /// Free slots of values.
+    /// Slots of values that are free.
     free_places: Vec<u16>,
     places: BTreeMap<(u16, [u8; 16]), u16>,
-    /// No program uses a removed entry any more.
+    /// Whether no program uses a removed entry any more.
     is_quiet: bool,
-    /// The counts of each port at the last reading.
+    /// The counts of each port that have already been attributed to nodes.
     port_loads: Vec<u64>,
-    /// At most one for each host id.
+    /// Requests that have left for each node.
     loads: BTreeMap<HostId, u64>,
 }
 
@@ -89,7 +96,7 @@ impl HotMaps {
         sys::update_elements(&self.keyspaces, &keys, &words).map_err(MapError::IoError)
     }
 
-    /// Reads a bank in which nobody counts.
+    /// Reads a bank in which no program counts.
     fn read_bank(&mut self, bank: u32, slots: u32) -> Result<Reading, MapError> {
         let first = bank * KEYS_MAX;
         let found: Vec<HotSlot> =
@@ -128,12 +135,13 @@ impl Hot {
         })
     }
 
-    /// Begins an incarnation of the switch with this nonce (H9).
+    /// Begins an incarnation of the switch, identified by this nonce (H9).
     pub(crate) fn begin_incarnation(&mut self, nonce: u64) -> Result<(), MapError> {
         self.maps.life.set(0, nonce, 0)
     }
 
-    /// Sets the nodes attached to this switch, in a slot that is not in force. `before`: those that it had, if known.
+    /// Writes the nodes attached to this switch into a slot that is not in force. `before`: the
+    /// nodes that the slot contained, if known.
     pub(crate) fn write_holders(
         &self,
         slot: u32,
@@ -151,7 +159,8 @@ impl Hot {
         sys::update_elements(&self.maps.holders, &keys, &ports).map_err(MapError::IoError)
     }
 
-    /// `wait`: returns when every program that was running has ended.
+    /// Sets the configuration. `wait`: returns when every program run that was in progress has
+    /// ended.
     pub(crate) fn configure(
         &mut self,
         config: &HotConfig,
@@ -164,13 +173,13 @@ impl Hot {
         if self.config.keyspaces != config.keyspaces {
             self.maps
                 .write_keyspaces(&config.keyspaces)
-                .map_err(|error| platform("write which keyspaces spread their hot keys", &error))?;
+                .map_err(|error| platform("write the keyspaces that spread their hot keys", &error))?;
         }
         self.config = config.clone();
         Ok(())
     }
 
-    /// Replaces the HashPipe by an empty one of another shape.
+    /// Replaces the HashPipe by an empty one with another shape.
     fn shape_pipe(
         &mut self,
         config: &HotConfig,
@@ -179,7 +188,7 @@ impl Hot {
         let failed = |error: MapError| platform("shape the HashPipe", &error);
         self.maps.pipe.set(0, HotPipe::default(), 0).map_err(failed)?;
         wait()?;
-        // After an error the contents of the maps are not known.
+        // After an error the contents of the maps are unknown.
         let slots = self.pipe.take().map_or(KEYS_MAX, |(slots, ..)| slots);
         (0..BANKS).try_for_each(|bank| self.maps.empty_bank(bank, slots)).map_err(failed)?;
         let shape = Config { keys_max: config.keys_max, stages: config.stages, ..Config::default() };
@@ -192,7 +201,8 @@ impl Hot {
         Ok(())
     }
 
-    /// `hosts`: those of the tables in force; `wait` as above.
+    /// Changes hot entries. `hosts`: the hosts of the tables in force; `wait`: see
+    /// [`Self::configure`].
     pub(crate) fn change(
         &mut self,
         clear: bool,
@@ -223,7 +233,7 @@ impl Hot {
             wait()?;
             self.is_quiet = true;
         }
-        // Of two entries for the same key, the later one stays.
+        // If the change adds two entries for one key, the later one stays.
         let added: BTreeMap<_, _> = change.added.iter().map(|entry| (entry.key(), *entry)).collect();
         for (key, entry) in added {
             let place = self.free_places.last().copied().filter(|_| entry.in_switch);
@@ -236,17 +246,17 @@ impl Hot {
             self.entries.insert(key, entry.clone());
         }
         let raised = self.maps.newest.set(0, change.newest, 0);
-        raised.map_err(|error| platform("say which instance is the newest", &error))
+        raised.map_err(|error| platform("write the newest instance", &error))
     }
 
-    /// `place`: the position of a port in the maps.
+    /// Reads all counts. `place`: returns the position of a port in the maps.
     pub(crate) fn read(
         &mut self,
         hosts: &[Host],
         place: impl Fn(u16) -> u32,
         wait: impl Fn() -> Result<(), BackendError>,
     ) -> Result<HotReading, BackendError> {
-        let failed = |error: MapError| platform("read what was counted of hot keys", &error);
+        let failed = |error: MapError| platform("read the counts of hot keys", &error);
         let mut reading = HotReading { newest: self.newest, ..HotReading::default() };
         for (key, entry) in &self.entries {
             let counted = self.maps.entries.get(&in_map(key), 0).map_err(failed)?;
@@ -268,7 +278,8 @@ impl Hot {
         Ok(reading.with_candidates(&pipe, self.config.keys_max))
     }
 
-    /// Attributes the counts of ports to the nodes attached to them: before nodes change, and for each reading.
+    /// Adds the new counts of each port to the load of the node attached to it. Called before nodes
+    /// change, and for each reading.
     pub(crate) fn settle_loads(
         &mut self,
         hosts: &[Host],
@@ -285,7 +296,7 @@ impl Hot {
     }
 }
 
-/// Storage nodes that are attached to this switch.
+/// The storage nodes that are attached to this switch.
 fn nodes(hosts: &[Host]) -> impl Iterator<Item = &Host> {
     debug_assert!(hosts.len() <= HOST_CAPACITY, "validated");
     hosts.iter().filter(|host| host.role == HostRole::Node && !host.is_remote)
@@ -296,7 +307,7 @@ fn in_map(&(keyspace, digest): &(u16, [u8; 16])) -> layout::HotKey {
     layout::HotKey { digest: [halves[0], halves[1]], keyspace: keyspace.to_be_bytes(), reserved: [0; 6] }
 }
 
-/// Starts closed: nothing is confirmed, and `seen` is above that (H1).
+/// A new entry. It starts closed: no holder has confirmed anything, and `seen` is above zero (H1).
 fn fresh(entry: &HotEntry, value_place: u16) -> layout::HotEntry {
     let mut holders = [layout::HotHolder::default(); HOT_HOLDERS_MAX];
     holders.iter_mut().zip(&entry.holders).for_each(|(place, holder)| place.id = holder.0);

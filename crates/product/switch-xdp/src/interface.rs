@@ -1,15 +1,15 @@
-//! Properties of an interface, by one request to the kernel (rtnetlink(7)).
+//! Properties of an interface, read with one request to the kernel (rtnetlink(7)).
 
 use std::io;
 
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketType, recv, send, socket};
 
-/// Protocol 0 of the family, which is how the library names its default.
+/// NETLINK_ROUTE is protocol 0, which the library represents as its default, `None`.
 const ROUTE: Option<Protocol> = None;
 const GET_LINK: u16 = 18;
 const NEW_LINK: u16 = 16;
 const REQUEST: u16 = 1;
-/// `struct nlmsghdr`, followed by `struct ifinfomsg` in replies about links.
+/// Lengths of `struct nlmsghdr` and of `struct ifinfomsg`, which follows it in replies about links.
 const HEADER_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
 const ATTRIBUTE_NAME: u16 = 3;
@@ -18,20 +18,20 @@ const ATTRIBUTE_PEER_NAMESPACE: u16 = 37;
 const ATTRIBUTE_KIND: u16 = 1;
 /// The upper bits of an attribute's type are flags.
 const ATTRIBUTE_TYPE_BITS: u16 = 0x3fff;
-/// More than the kernel's reply about one interface.
+/// Larger than any reply of the kernel about one interface.
 const ANSWER_BYTES_MAX: usize = 32 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// One end of a veth cable.
+    /// Whether the interface is one end of a veth pair.
     pub(crate) is_veth: bool,
-    /// Whether its other end is in another network namespace, so that `bpf_redirect_peer` works.
+    /// Whether the other end is in another network namespace, so that `bpf_redirect_peer` works.
     pub(crate) has_peer: bool,
 }
 
 impl Interface {
-    /// In the network namespace of the caller.
+    /// Reads the properties of an interface in the caller's network namespace.
     pub(crate) fn of(ifindex: u32) -> io::Result<Self> {
         let kernel = socket(AddressFamily::NETLINK, SocketType::RAW, ROUTE)?;
         send(&kernel, &request(ifindex), SendFlags::empty())?;
@@ -53,7 +53,7 @@ fn parse(answer: &[u8]) -> io::Result<Interface> {
     let cut_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let (header, body) = answer.split_at_checked(HEADER_BYTES).ok_or_else(cut_short)?;
     if u16::from_ne_bytes([header[4], header[5]]) != NEW_LINK {
-        // Otherwise an error, which begins with its negative number.
+        // Any other reply is an error message, which begins with the negative error number.
         let number = body.first_chunk().map(|number| i32::from_ne_bytes(*number)).ok_or_else(cut_short)?;
         return Err(io::Error::from_raw_os_error(number.saturating_neg()));
     }
@@ -68,7 +68,8 @@ fn parse(answer: &[u8]) -> io::Result<Interface> {
     })
 }
 
-/// The value of the first attribute of that type. An attribute is its length and type, two bytes each, the value, and padding to four bytes.
+/// The value of the first attribute of type `wanted`. An attribute consists of its length and type,
+/// two bytes each, the value, and padding to four bytes.
 fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let header: [u8; 4] = *attributes.first_chunk()?;

@@ -1,5 +1,6 @@
-//! The structs and constants that the loader and the eBPF programs share. This file is their source: `bpf/layout.h` is
-//! generated from it ([`c_header`]), which a test checks, and asserts the same sizes and offsets in C.
+//! The structs and constants that the loader and the eBPF programs share. This file is their
+//! source: `bpf/layout.h` is generated from it ([`c_header`]), which a test checks, and asserts the
+//! same sizes and offsets in C.
 
 mod records;
 
@@ -16,32 +17,35 @@ use nicekv_switch::{
     PORTS_MAX, REGISTER_CELLS, Register, TABLE_COUNT, Table, VLAN_TAGS_MAX, VNODES, VRINGS_MAX,
 };
 
-/// Twice the groups of one generation: the next generation is built while the current one is in use.
+/// Number of group slots: twice the groups of one generation, because the next generation is built
+/// while the current one is in use.
 pub(crate) const GROUP_SLOTS: u32 = 2 * GROUP_CAPACITY as u32;
 /// Offset from the slot of a group to the slot of the same group with every port listed twice.
 pub(crate) const GROUP_TWINS: u32 = GROUP_SLOTS;
-/// First slot of the groups that list a single port twice.
+/// First slot of the groups that list one port twice.
 pub(crate) const PORT_TWINS: u32 = 2 * GROUP_SLOTS;
-/// Bits of an index into the array that maps interfaces to ports, which has 4,096 cells.
+/// Number of bits of an index into the array that maps interfaces to ports, which has 4,096 cells.
 pub(crate) const PLACE_BITS: u32 = 12;
-/// A probability of one.
+/// A probability of one, in millionths.
 pub(crate) const PPM: u32 = 1_000_000;
-/// Hit counters per map value; the kernel keeps one copy of each block per CPU.
+/// Number of hit counters per map value; the kernel keeps one copy of each value per CPU.
 pub(crate) const HITS_BLOCK: u32 = 512;
-/// Hit counter blocks of all tables.
+/// Number of hit counter blocks for all tables.
 pub(crate) const HITS_BLOCKS: u32 = (hits_at(TABLE_COUNT) + 2 * REQUESTS).div_ceil(HITS_BLOCK);
-/// Offset from an entry's own hits to its hits by reads, and from those to its hits by updates. Only the last tables have these.
+/// Offset from an entry's counter of all hits to its counter of reads, and from there to its
+/// counter of updates. Only the last tables count reads and updates separately.
 pub(crate) const REQUESTS: u32 = hits_at(TABLE_COUNT) - hits_at(Table::Multicast as usize);
 const _: () =
     assert!(Table::Multicast as usize + 2 == TABLE_COUNT && Table::Record as usize + 1 == TABLE_COUNT);
-/// Port type: no server attached.
+/// Kind of port: no server is attached.
 pub(crate) const PORT_OPEN: u8 = 0;
-/// Port type: one server attached.
+/// Kind of port: one server is attached.
 pub(crate) const PORT_HOST: u8 = 1;
-/// Port type: trunk to another switch.
+/// Kind of port: a trunk to another switch.
 pub(crate) const PORT_TRUNK: u8 = 2;
 
-/// Upper bound of the entry numbers of a table: twice the entries of one generation, as number 0 is unused.
+/// Upper bound of the entry numbers of a table: twice the entries of one generation, plus number 0,
+/// which is unused.
 pub(crate) const fn numbers(table: Table) -> u32 {
     2 * table.capacity() as u32 + 1
 }
@@ -69,7 +73,7 @@ macro_rules! shared_struct {
         }
 
         const _: () = assert!(size_of::<$name>() == $bytes);
-        // The struct has no holes: padding would be uninitialised, which is not allowed in a map key.
+        // The struct has no padding: it would be uninitialised, which is not allowed in a map key.
         const _: () = assert!(0 $(+ size_of::<$type>())* == $bytes);
 
         #[allow(unsafe_code, reason = "plain bytes: repr(C), integers only, no padding (asserted above)")]
@@ -111,11 +115,13 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Configuration that does not change between generations. The first `vring_count` pairs are valid; `ring_octets` has one bit for every
-    /// value of the second byte of an address that lies in one of them.
+    /// Configuration that does not change between generations. The first `vring_count` pairs are
+    /// valid; `ring_octets` has one bit for each possible second byte of an address, set if
+    /// addresses of a ring have this byte.
     ///
-    /// `cutter_near`, `cutter_far`: the two ends of the cable that segments trains, or 0. `group_network`, `group_mask`: the ring of groups;
-    /// without one, they match no address. `target_port`: UDP port of the storage targets that these addresses denote.
+    /// `cutter_near`, `cutter_far`: interface indexes of the two ends of the segmenter, or 0.
+    /// `group_network`, `group_mask`: the ring of groups; without one, they match no address.
+    /// `target_port`: the UDP port of the storage targets that addresses of this ring denote.
     Config, "nicekv_config", 324 {
         vrings: [VringPair; VRINGS_MAX] = "struct nicekv_vring_pair" [16],
         vring_count: u32 = "__u32",
@@ -131,7 +137,8 @@ shared_struct! {
     }
 }
 
-/// For each vnode of a ring, shifted right by `ignored_bits`, the number of its entry, or 0. `by_records`: not zero if the record table is used instead.
+/// For each vnode of a ring, shifted right by `ignored_bits`, the number of its entry, or 0.
+/// `by_records`: not zero if the ring is matched by the record table instead.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vnodes {
@@ -143,10 +150,10 @@ pub(crate) struct Vnodes {
 #[allow(unsafe_code, reason = "plain bytes: repr(C), integers of one size only, hence no padding")]
 unsafe impl aya::Pod for Vnodes {}
 
-/// At least one of a vnode's 16 bits is significant.
+/// At least one of the 16 bits of a vnode is used as index.
 pub(crate) const IGNORED_BITS_MAX: u32 = VNODES.ilog2() - 1;
 
-/// A block of hit counters of one CPU.
+/// One CPU's copy of a block of hit counters.
 pub(crate) type Hits = [u64; HITS_BLOCK as usize];
 
 const _: () = assert!(numbers(Table::Unicast) <= 1 << 16 && numbers(Table::Multicast) <= 1 << 16);
@@ -154,7 +161,8 @@ const _: () = assert!(numbers(Table::Division) <= 1 << 16 && PORTS_MAX <= 1 << 8
 const _: () = assert!(numbers(Table::Record) <= 1 << 16);
 
 shared_struct! {
-    /// An entry of `division`: the scan target of the addresses in `network` with the last `ignored_bits` ignored. `target`: a port.
+    /// An entry of `division`: gets from addresses in `network`, compared without the last
+    /// `ignored_bits` bits, go to the port `target`.
     Division, "nicekv_division", 8 {
         network: u32 = "__u32",
         number: u16 = "__u16",
@@ -164,8 +172,9 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Chain replication parameters of an entry, which are written into its requests. `head`: the port of the head. `length`: 0 if there is no
-    /// chain. `nodes`: indexes of the nodes' addresses, the head first; `tail`: index of the tail's.
+    /// The chain of an entry, which is written into its requests. `head`: the port of the head.
+    /// `length`: 0 if there is no chain. `nodes`: indexes of the nodes' addresses, head first;
+    /// `tail`: index of the tail's address.
     ChainNodes, "nicekv_chain", 24 {
         partition: [u8; 4] = "__be32",
         epoch: [u8; 4] = "__be32",
@@ -178,7 +187,7 @@ shared_struct! {
 }
 
 const _: () = assert!(HOST_CAPACITY <= 1 << 8);
-const _: () = assert!(GROUP_SLOTS < 1 << 16, "so is the slot of a group in the metadata");
+const _: () = assert!(GROUP_SLOTS < 1 << 16, "the metadata has 16 bits for the slot of a group");
 
 shared_struct! {
     /// An entry of `multicast_vring`: the slot of its group.
@@ -190,8 +199,9 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// An entry of `unicast_vring` with the divisions of its partition, longest prefix first. `target`: a port. The first seven
-    /// divisions, more than most partitions have, share a cache line with the rest.
+    /// An entry of `unicast_vring` with the divisions of its partition, longest prefix first.
+    /// `target`: the default port. Seven divisions, more than most partitions have, fit into the
+    /// first cache line.
     UnicastRoute, "nicekv_unicast_route", 128 {
         target: u32 = "__u32",
         division_count: u32 = "__u32",
@@ -202,7 +212,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// An entry of `record`, by its number: its last value, the port and divisions for gets, and the group for everything else.
+    /// An entry of `record`: its last value, the port and divisions for gets, and the group for all
+    /// other requests.
     RecordRoute, "nicekv_record_route", 128 {
         last: [u64; 2] = "__u64" [2],
         target: u32 = "__u32",
@@ -217,7 +228,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The port of an interface. `port`: its index in the loader's list of ports. `number`: its number in tables and registers.
+    /// The port of an interface. `port`: its position in the loader's list of ports. `number`: its
+    /// number in tables and registers.
     Place, "nicekv_place", 12 {
         ifindex: u32 = "__u32",
         port: u32 = "__u32",
@@ -226,7 +238,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The interface of a port. `has_peer`: frames can be redirected to its veth peer.
+    /// The interface of a port. `has_peer`: not zero if frames can be redirected to its veth peer.
     Cable, "nicekv_cable", 8 {
         ifindex: u32 = "__u32",
         has_peer: u32 = "__u32",
@@ -234,7 +246,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The ports of a member set: the first `count` are valid.
+    /// The ports of a member set; the first `count` are valid.
     Group, "nicekv_group", 68 {
         count: u32 = "__u32",
         ports: [u32; GROUP_MEMBERS_MAX] = "__u32" [16],
@@ -242,7 +254,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The sender that was admitted at a port, and the generation that admitted it.
+    /// The sender that was last admitted at a port, and the generation that admitted it.
     Sender, "nicekv_sender", 16 {
         generation: u32 = "__u32",
         address: [u8; 4] = "__be32",
@@ -252,7 +264,9 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What is attached to a port ([`PORT_HOST`]…). For a server: the addresses written into frames to it, the address it may send from, and its name; otherwise zeros.
+    /// What is attached to a port. `kind`: [`PORT_HOST`] and so on. For a server: its addresses,
+    /// which are written into frames to it and from which it may send, its role and its id;
+    /// otherwise zeros.
     EgressHost, "nicekv_host", 16 {
         address: [u8; 4] = "__be32",
         mac: [u8; 6] = "__u8" [6],
@@ -264,7 +278,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of a server: its IP address.
+    /// Key of a server by its IP address.
     ServerKey, "nicekv_server_key", 8 {
         slot: u32 = "__u32",
         address: [u8; 4] = "__be32",
@@ -272,7 +286,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Location of a server, and what it may send from there if the port is a trunk.
+    /// The port that leads to a server. The other fields say what it may send from there if the
+    /// port is a trunk.
     Server, "nicekv_server", 16 {
         port: u32 = "__u32",
         mac: [u8; 6] = "__u8" [6],
@@ -283,7 +298,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of a server: its MAC address.
+    /// Key of a server by its MAC address.
     StationKey, "nicekv_station_key", 12 {
         slot: u32 = "__u32",
         mac: [u8; 6] = "__u8" [6],
@@ -292,7 +307,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Key of the learned MAC addresses.
+    /// Key of a learned MAC address.
     Mac, "nicekv_mac", 8 {
         bytes: [u8; 6] = "__u8" [6],
         reserved: [u8; 2] = "__u8" [2],
@@ -300,8 +315,10 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Passed with a multicast frame from ingress to egress. `receivers`: mask of the members that get a copy; or, if `by_port` is not zero, mask of the ports of
-    /// group `by_port - 1` that it leaves by. `has_stamp`: not zero if `stamp` must be written into the copies for servers.
+    /// Metadata that accompanies a multicast frame from ingress to egress. `receivers`: mask of the
+    /// members that get a copy; if `by_port` is not zero, mask of the ports of group `by_port - 1`
+    /// by which copies leave. `has_stamp`: not zero if `stamp` must be written into the copies for
+    /// servers.
     Metadata, "nicekv_metadata", 24 {
         slot: u16 = "__u16",
         by_port: u16 = "__u16",
@@ -312,7 +329,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Fault injection at a port. Probabilities are in millionths, for frames from the port's station and to it.
+    /// Fault injection at a port. Probabilities are in millionths, for frames from and to the
+    /// station at the port. `lost`, `doubled`: injected faults.
     Fault, "nicekv_fault", 32 {
         lost_from_ppm: u32 = "__u32",
         lost_to_ppm: u32 = "__u32",

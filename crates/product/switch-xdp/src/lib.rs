@@ -1,35 +1,47 @@
-//! The switch of NICEKV in the kernel: the pipeline of `nicekv-switch` as eBPF programs for XDP and for tc, and their loader.
+//! The switch of NICEKV in the kernel: the pipeline of `nicekv-switch` as eBPF programs for XDP and
+//! for tc, and their loader.
 //!
-//! [`KernelSwitch::load`] loads the compiled object (in the tree as `bpf/nicekv.bpf.o`, so clang is not needed), attaches it to each port at the
-//! chosen [`Hook`], and from then on the switch forwards other traffic and drops vring traffic. [`Backend::install`] gives it tables. Dropping
+//! [`KernelSwitch::load`] loads the compiled object (in the tree as `bpf/nicekv.bpf.o`, so clang is
+//! not needed) and attaches it to each port at the chosen [`Hook`]. From then on the switch
+//! forwards other traffic and drops vring traffic. [`Backend::install`] gives it tables. Dropping
 //! the [`KernelSwitch`] detaches everything.
 //!
-//! Interfaces are those of the network namespace of the calling thread: load *and* install inside the switch's namespace.
+//! Interfaces belong to the network namespace of the calling thread: load *and* install inside the
+//! switch's namespace.
 //!
 //! Requirements of ports:
-//! - *tc, GSO batches* (`UDP_SEGMENT`): the switch routes by the header of each datagram, so batches must be segmented. Either by *the other end
-//!   of a veth port*, before the switch: `ethtool -K DEV tx-udp-segmentation off`. Or by the switch, if its namespace has a [segmenter](CUTTER),
-//!   which costs less: then chunks of a large value, which have the same receivers, stay in one batch. Without either, a batch for a vring or a
-//!   server is dropped and counted. Receivers merge segments again with `gro on`; the port itself needs `tso off`, which veth requires.
-//! - *XDP: the other end of a veth port* must run NAPI, or redirected frames are lost silently: there, `ethtool -K DEV gro on`. Checksums must be
-//!   complete on the wire: `ethtool -K DEV tx off rx off`. A VLAN tag must be in the frame, not in metadata, which a redirect loses:
-//!   `ethtool -K DEV txvlan off`. The MTU may be at most 3506.
-//! - A port carries at most one storage host (the egress stage rewrites by port) and any number of clients. Or it is a trunk to another switch,
-//!   with any number of both behind it; frames leave by a trunk unchanged. Trunks are cables: there is no network between the switches. A trunk is
-//!   closed in both directions unless the tables open it, so an empty switch floods no trunk, and redundant trunks form no loop. Both ends of a
-//!   trunk between namespaces have the same requirements as the far end of a host's cable at XDP, and none at tc.
-//! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent neighbour with the switch's MAC.
+//! - *tc, GSO batches* (`UDP_SEGMENT`): the switch routes by the header of each datagram, so
+//!   batches must be segmented. Either *the other end of a veth port* does this before the switch:
+//!   `ethtool -K DEV tx-udp-segmentation off`. Or the switch does, if its namespace has a
+//!   [segmenter](CUTTER). This costs less: chunks of a large value, which have the same receivers,
+//!   then stay in one batch. Without either, a batch for a vring or a server is dropped and
+//!   counted. Receivers merge segments again with `gro on`; the port itself needs `tso off`, which
+//!   veth requires.
+//! - *XDP: the other end of a veth port* must run NAPI, or redirected frames are lost silently:
+//!   there, `ethtool -K DEV gro on`. Checksums must be complete on the wire: `ethtool -K DEV tx off
+//!   rx off`. A VLAN tag must be in the frame, not in metadata, which a redirect loses: `ethtool -K
+//!   DEV txvlan off`. The MTU may be at most 3506.
+//! - A port leads to at most one storage host (the egress stage rewrites by port) and any number of
+//!   clients. Or it is a trunk to another switch, with any number of hosts and clients behind it;
+//!   frames leave by a trunk unchanged. A trunk is a direct link: there is no network between the
+//!   switches. A trunk is closed in both directions unless the tables open it, so an empty switch
+//!   floods no trunk, and redundant trunks form no loop. If a trunk connects two namespaces, both
+//!   of its ends have the same requirements as the host's end of a link at XDP, and none at tc.
+//! - Nothing answers ARP for vring addresses: hosts reach the vrings by a route through a permanent
+//!   neighbour with the switch's MAC.
 //!
-//! An *edge switch* runs inside a host whose network has no switch of ours: it receives what the host sends to the vrings at one end of a cable,
-//! and the ports of all other servers, with [`Hook::None`], are one interface, the host's own.
+//! An *edge switch* runs inside a host whose network has no NICEKV switch. It receives what the
+//! host sends to the vrings at one end of a veth pair. The ports of all other servers, with
+//! [`Hook::None`], are one interface: the host's own.
 //!
 //! ```text
 //!   host:  sockets ── route of the vrings ──▶ vring0 ═ veth ═ vring1 ── tc: the pipeline ──▶ eth0 ──▶ any Ethernet ──▶ nodes
 //!                  └─ everything else ────────────────────────────────────────────────────▶ eth0
 //! ```
 //!
-//! The cable segments GSO batches. At the egress of `eth0` they would still be whole, and the first header says nothing about the others. The
-//! router's MAC is the host's, so that the network learns no wrong address; `vring0` has that MAC, too.
+//! The veth pair segments GSO batches. At the egress of `eth0` they would still be whole, and the
+//! first header does not describe the others. The router's MAC is the host's, so that the network
+//! learns no wrong address; `vring0` has that MAC, too.
 
 mod attach;
 mod contents;
@@ -86,49 +98,51 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/nicekv.bpf.o");
 /// A port of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its number in tables.
+    /// The port's number in tables.
     pub index: u16,
     /// The interface, in the network namespace of the caller.
     pub ifindex: u32,
-    /// Where the programs are attached.
+    /// The hook at which the programs are attached.
     pub hook: Hook,
-    /// Whether another switch is at the other end: its programs receive the frames, whatever hook they are at.
+    /// Whether another switch is at the other end. Its programs receive the frames, whatever hook
+    /// they are at.
     pub is_trunk: bool,
 }
 
-/// Run statistics of programs.
+/// Statistics of program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     /// Number of runs.
     pub count: u64,
-    /// Duration of all runs together.
+    /// Total duration of all runs.
     pub time: Duration,
 }
 
-/// Makes the kernel count runs of programs and their duration, until the result is dropped. It costs each run two clock readings.
+/// Makes the kernel count program runs and their duration until the result is dropped. Counting
+/// costs each run two clock readings.
 pub fn count_runs() -> Result<OwnedFd, XdpError> {
     aya::sys::enable_stats(aya::sys::Stats::RunTime)
         .map_err(|error| XdpError::new("count runs of programs", &error, KERNEL_ADVICE))
 }
 
-/// The back end in the kernel. Detaches on drop.
+/// The back end in the kernel. Dropping it detaches all ports.
 pub struct KernelSwitch {
     vrings: VringSet,
     ports: Places,
     maps: Maps,
-    /// By position of the port.
+    /// The hooks of the ports, by position of the port.
     hooks: Vec<Hook>,
-    /// For device maps, once a port uses XDP.
+    /// The egress program, which device maps refer to; `None` until a port uses XDP.
     egress: Option<ProgramFd>,
     group_slots: Slots<GroupKey>,
-    /// Numbers of entries, by table.
+    /// The number assigned to each entry, by table.
     numbers: [Slots<Match>; TABLE_COUNT],
-    /// The counts of a cell when its current entry was installed.
+    /// For each cell, its count when its current entry was installed.
     hits_before: Vec<u64>,
-    /// The contents of the two slots, where they are known.
+    /// The contents of the two slots; `None`: unknown.
     slots: [Option<Contents>; 2],
     fenced: OwnedFd,
-    /// No packet is under way with a generation other than the one in force.
+    /// Whether no packet is in progress with a generation other than the one in force.
     is_quiet: bool,
     installed: Option<TableSet>,
     hot: Hot,
@@ -136,11 +150,11 @@ pub struct KernelSwitch {
     programs: Ebpf,
 }
 
-/// The maps of `bpf/maps.h`, by the same names.
+/// The maps of `bpf/maps.h`; the fields have the same names.
 struct Maps {
     active: Array<MapData, u32>,
     vnodes: Array<MapData, Vnodes>,
-    /// Set through `sys`.
+    /// Written through `sys`.
     unicast_routes: MapData,
     multicast_routes: MapData,
     group_places: MapData,
@@ -164,8 +178,9 @@ struct Maps {
 }
 
 impl KernelSwitch {
-    /// Loads the programs and attaches them to `ports`. `router_mac` is the source address of rewritten frames, and the neighbour that hosts send
-    /// vring traffic to. Until the first install vring traffic is dropped.
+    /// Loads the programs and attaches them to `ports`. `router_mac` is the source address of
+    /// rewritten frames, and of the neighbour to which hosts send vring traffic. The switch drops
+    /// vring traffic until the first install.
     pub fn load<V: TryInto<VringSet>>(
         vrings: V,
         router_mac: [u8; 6],
@@ -229,7 +244,8 @@ impl KernelSwitch {
         Ok(switch)
     }
 
-    /// Runs of the programs that receive frames, while they are counted ([`count_runs`]).
+    /// Run statistics of the programs that receive frames, counted while the result of
+    /// [`count_runs`] lives.
     pub fn runs(&self) -> Runs {
         let mut runs = Runs::default();
         for name in [attach::XDP, attach::TC] {
@@ -242,7 +258,7 @@ impl KernelSwitch {
         runs
     }
 
-    /// Sums over all processors of these cells of `hits` since the switch started.
+    /// The counts of these cells of `hits` since the switch started, summed over all CPUs.
     fn counted(&self, cells: impl Iterator<Item = u32>) -> Result<Vec<u64>, MapError> {
         let mut blocks: BTreeMap<u32, PerCpuValues<Hits>> = BTreeMap::new();
         let mut counted = Vec::new();
@@ -259,14 +275,14 @@ impl KernelSwitch {
         Ok(counted)
     }
 
-    /// The same since the entries of these cells were installed.
+    /// The counts of these cells since their entries were installed.
     fn entries_counted(&self, cells: &[u32]) -> Result<Vec<u64>, BackendError> {
         let counted = self.counted(cells.iter().copied());
         let counted = counted.map_err(|error| platform("read the hits", &error))?;
         Ok(cells.iter().zip(counted).map(|(cell, hits)| hits - self.hits_before[*cell as usize]).collect())
     }
 
-    /// The hook of each port, by port number; never [`Hook::Auto`].
+    /// The hook of each port, by port number. It is never [`Hook::Auto`].
     pub fn hooks(&self) -> impl Iterator<Item = (u16, Hook)> {
         self.ports.iter().zip(&self.hooks).map(|((_, port), hook)| (port.index, *hook))
     }
@@ -407,7 +423,8 @@ fn config(vrings: &VringSet, router_mac: [u8; 6]) -> Config {
     for octet in (0..=u8::MAX).filter(|octet| vrings.has_octet(*octet)) {
         config.ring_octets[usize::from(octet / 32)] |= 1 << (octet % 32);
     }
-    // No address has all bits set that remain of an empty mask.
+    // Without a ring of groups the mask is empty and the network is all ones, which no masked
+    // address equals.
     let group = vrings.group().zip(vrings.group_prefix());
     config.group_network = group.map_or([0xff; 4], |(_, prefix)| prefix.address);
     config.group_mask = group.map_or([0; 4], |(_, prefix)| prefix.mask().to_be_bytes());

@@ -18,7 +18,7 @@ pub(crate) fn sum(map: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, Ma
     Ok(map.get(&index, 0)?.iter().sum())
 }
 
-/// Sets a per-CPU counter: the first processor gets the whole value.
+/// Sets a per-CPU counter: the first CPU gets the whole value.
 pub(crate) fn write(map: &mut PerCpuArray<MapData, u64>, index: u32, value: u64) -> Result<(), MapError> {
     let processors = aya::util::nr_cpus().map_err(|(_, error)| MapError::IoError(error))?;
     let mut values = vec![0; processors];

@@ -1,6 +1,7 @@
-//! Costs of the programs, for benchmarks: instructions, memory of their maps, and frames processed without a network (`BPF_PROG_TEST_RUN`).
+//! Costs of the programs, for benchmarks: instructions, memory of their maps, and time to process a
+//! frame without a network (`BPF_PROG_TEST_RUN`).
 //!
-//! Such a frame updates registers and counters like any other, but is not sent.
+//! A frame processed in this way updates registers and counters like any other, but is not sent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,9 +17,9 @@ use crate::{Hook, KernelSwitch, OBJECT};
 /// Size of a loaded program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramSize {
-    /// The hook that it is for.
+    /// The hook of the program.
     pub hook: Hook,
-    /// Instructions of all its functions.
+    /// Number of instructions of all its functions.
     pub instructions: u32,
     /// Bytes of machine code.
     pub machine_code: u32,
@@ -27,29 +28,29 @@ pub struct ProgramSize {
 /// Size of a map of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSize {
-    /// The kernel's name of it: the first 15 characters.
+    /// The map's name in the kernel: the first 15 characters.
     pub name: String,
-    /// Its capacity in entries.
+    /// The map's capacity in entries.
     pub entries: u32,
-    /// Kernel memory currently allocated for it.
+    /// Kernel memory that is currently allocated for the map.
     pub bytes: u64,
 }
 
-/// Result of a frame processed by a program.
+/// What a program did with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// The program's return code.
     pub verdict: u32,
-    /// Bytes of the resulting frame.
+    /// Length of the resulting frame.
     pub bytes: usize,
 }
 
-/// The entry program of a port with this hook.
+/// The name of the program that receives frames at a port with this hook.
 fn name_of(hook: Hook) -> &'static str {
     if hook == Hook::Tc { TC } else { XDP }
 }
 
-/// Instructions of each function of the object file. Inlined code counts for the caller.
+/// Number of instructions of each function in the object file. Inlined code counts for the caller.
 pub fn function_sizes() -> Result<BTreeMap<String, usize>, XdpError> {
     let object = aya_obj::Object::parse(OBJECT)
         .map_err(|error| XdpError::new("read the object", &error, KERNEL_ADVICE))?;
@@ -66,20 +67,19 @@ impl KernelSwitch {
         Some(ProgramSize { hook, instructions, machine_code: info.size_jitted() })
     }
 
-    /// The maps of that program.
+    /// The maps of the program for this hook.
     pub fn map_sizes(&self, hook: Hook) -> Result<Vec<MapSize>, XdpError> {
         let Some(program) = self.programs.program(name_of(hook)) else { return Ok(Vec::new()) };
-        let failed =
-            |error: ProgramError| XdpError::new("ask for the maps of a program", &error, KERNEL_ADVICE);
+        let failed = |error: ProgramError| XdpError::new("list the maps of a program", &error, KERNEL_ADVICE);
         let ids = program.info().and_then(|info| info.map_ids()).map_err(failed)?;
         let sizes = ids.unwrap_or_default().into_iter().map(map_size).collect::<Result<_, _>>();
-        sizes.map_err(|error| XdpError::new("ask for the size of a map", &error, KERNEL_ADVICE))
+        sizes.map_err(|error| XdpError::new("read the size of a map", &error, KERNEL_ADVICE))
     }
 
-    /// Processes a frame, received from the interface `ifindex`, by the program of a hook; `out` must have room for the resulting frame.
+    /// Lets the program of a hook process a frame, as if received from the interface `ifindex`.
+    /// `out` must have room for the resulting frame.
     pub fn feed(&self, hook: Hook, ifindex: u32, frame: &[u8], out: &mut [u8]) -> Result<Fed, XdpError> {
-        let failed =
-            |error: ProgramError| XdpError::new("put a frame through a program", &error, KERNEL_ADVICE);
+        let failed = |error: ProgramError| XdpError::new("run a program on a frame", &error, KERNEL_ADVICE);
         let (xdp, tc) = (xdp_context(frame.len(), ifindex), tc_context(ifindex));
         let options = TestRunOptions {
             data_in: Some(frame),
@@ -103,7 +103,8 @@ fn map_size(id: u32) -> Result<MapSize, MapError> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
     let text = text.map_err(MapError::IoError)?;
     let bytes = text.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok());
-    let bytes = bytes.ok_or_else(|| MapError::IoError(io::Error::other("its memory is not told")))?;
+    let bytes = bytes
+        .ok_or_else(|| MapError::IoError(io::Error::other("the kernel does not report the map's memory")))?;
     let name = String::from_utf8_lossy(info.name()).into_owned();
     Ok(MapSize { name, entries: info.max_entries(), bytes })
 }

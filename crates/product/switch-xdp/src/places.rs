@@ -1,7 +1,9 @@
-//! Maps interfaces to ports by a perfect hash: a lookup costs the programs a multiplication and an array access.
+//! Maps interfaces to ports by a perfect hash: a lookup costs the programs a multiplication and an
+//! array access.
 //!
-//! A port's *place* is its index in the loader's list of ports. The kernel gives the interface index;
-//! the upper bits of its product with a multiplier are the cell of the port. The multiplier is chosen so that no two ports share a cell.
+//! A port's *place* is its index in the loader's list of ports. The kernel gives the interface
+//! index; the upper bits of its product with a multiplier are the cell of the port. The multiplier
+//! is chosen so that no two ports share a cell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +12,11 @@ use nicekv_switch::PORTS_MAX;
 use crate::layout::PLACE_BITS;
 use crate::{Hook, Port, XdpError};
 
-/// Attempts to find a multiplier. Even with the maximum number of ports, about one in three thousand is collision-free.
+/// Upper bound of the multipliers that are tried. Even with the maximum number of ports, about one
+/// in three thousand is collision-free.
 const MULTIPLIERS_MAX: u32 = 100_000;
-/// An odd number with evenly spread bits: its multiples are the multipliers that are tried after the first.
+/// An odd number with evenly spread bits: its multiples are tried as multipliers after the first
+/// one.
 const STEP: u32 = 0x9e37_79b9;
 
 /// The ports of a switch: first those that receive frames, then those that only send.
@@ -32,7 +36,8 @@ impl Places {
         let (mut taking, sending): (Vec<Port>, Vec<Port>) =
             ports.iter().partition(|port| port.hook != Hook::None);
         for port in taking.iter_mut().filter(|_| !sending.is_empty()) {
-            // XDP identifies the port of a copy by its output interface.
+            // The program at XDP identifies the port of a copy by the output interface, which
+            // several ports share here.
             match port.hook {
                 Hook::Xdp => return Err(XdpError::SharedAtXdp { index: port.index }),
                 _ => port.hook = Hook::Tc,
@@ -48,7 +53,7 @@ impl Places {
         Ok(Self { ports, by_index, multiplier: multiplier(&interfaces) })
     }
 
-    /// Number of ports that receive frames; a flooded frame goes to these.
+    /// Number of ports that receive frames. A flooded frame is sent to these ports.
     pub(crate) fn taking(&self) -> u32 {
         self.ports.iter().filter(|port| port.hook != Hook::None).count() as u32
     }
@@ -57,7 +62,7 @@ impl Places {
         self.by_index.contains_key(&index)
     }
 
-    /// The place of a port that tables refer to.
+    /// The place of a port by its number in tables.
     pub(crate) fn place(&self, index: u16) -> u32 {
         self.by_index[&index]
     }
@@ -79,7 +84,8 @@ fn cell(multiplier: u32, ifindex: u32) -> u32 {
     ifindex.wrapping_mul(multiplier) >> (32 - PLACE_BITS)
 }
 
-/// The first multiplier uses the low bits of the interface indexes, which the kernel assigns consecutively.
+/// A multiplier without collisions. The first one tried uses the low bits of the interface indexes,
+/// which the kernel assigns consecutively.
 fn multiplier(interfaces: &BTreeSet<u32>) -> u32 {
     let lower_bits = 1 << (32 - PLACE_BITS);
     let others = (1..MULTIPLIERS_MAX).map(|number| number.wrapping_mul(STEP) | 1);

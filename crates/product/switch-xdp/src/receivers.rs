@@ -1,4 +1,5 @@
-//! Output ports of multicast groups, and the members of a group of storage targets behind each port.
+//! Output ports of multicast groups, and the members of a group of storage targets that each port
+//! leads to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +7,15 @@ use nicekv_switch::{HostId, MemberSet, MulticastEntry};
 
 use crate::layout::GroupPlaces;
 
-/// The ports of a member set without duplicates, trunks first, as the tc programs expect them. Ports, not host names: a host that moves to another
-/// port keeps its name, but needs another group.
+/// The output ports of a member set, each once, trunks first, as the tc programs expect them. The
+/// key has ports, not host ids: a host that moves to another port keeps its id, but needs another
+/// group.
 pub(crate) type GroupKey = BTreeSet<Receiver>;
 
 /// An output port of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Receiver {
-    /// A server is attached, for which copies are rewritten; otherwise the port is a trunk.
+    /// Whether a server is attached, for which copies are rewritten. Otherwise the port is a trunk.
     pub(crate) is_host: bool,
     pub(crate) place: u32,
 }

@@ -1,8 +1,9 @@
 //! Assignment of numbered kernel slots (groups, entries, hit counters) to keys, across generations.
 //!
-//! A key that is also in the next generation keeps its slot. A new key gets a slot that the current generation does
-//! not use, as both generations exist side by side until the switchover. So there are twice as many slots as
-//! keys in one generation, and a slot is reused at the earliest by the generation after the one that dropped it.
+//! A key that is also in the next generation keeps its slot. A new key gets a slot that the current
+//! generation does not use, as both generations exist side by side until the switchover. So there
+//! are twice as many slots as keys in one generation, and a slot is reused at the earliest by the
+//! generation after the one that dropped it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,7 +19,7 @@ pub(crate) struct Slots<K> {
 #[derive(Debug)]
 pub(crate) struct Plan<K> {
     assigned: HashMap<K, u32>,
-    /// The slots of the keys, in the order of the keys.
+    /// The slot of each key, in the order of the keys.
     pub(crate) slots: Vec<u32>,
     /// Keys with a new slot, which must be filled before the switchover.
     pub(crate) fresh: Vec<(K, u32)>,
@@ -33,7 +34,10 @@ impl<K: Eq + Hash + Clone> Slots<K> {
         self.assigned.get(key).copied()
     }
 
-    /// Panics if there are more keys than half of the slots, which validated tables never have.
+    /// Assigns slots to the keys of the next generation.
+    ///
+    /// # Panics
+    /// If there are more keys than half of the slots, which does not happen with validated tables.
     pub(crate) fn plan(&self, keys: impl IntoIterator<Item = K>) -> Plan<K> {
         let mut taken = vec![false; self.all.len()];
         let position = |slot: u32| (slot - self.all.start) as usize;

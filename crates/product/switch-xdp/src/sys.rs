@@ -25,24 +25,26 @@ struct BatchAttributes {
     flags: u64,
 }
 
-/// Sets entries of an array of maps in one call. Returns after every program that runs has seen them: the
-/// kernel waits for a grace period, about 8 ms, once per call.
+/// Sets entries of an array of maps in one call. The kernel waits for a grace period, about 8 ms,
+/// once per call. So when the call returns, every running program has seen the entries.
 pub(crate) fn update_batch(outer: BorrowedFd<'_>, entries: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
     let keys: Vec<u32> = entries.iter().map(|(index, _)| *index).collect();
     let values: Vec<i32> = entries.iter().map(|(_, inner)| inner.as_raw_fd()).collect();
-    // SAFETY: four bytes are the size of a value of an array of maps.
+    // SAFETY: a value of an array of maps has four bytes, like a file descriptor.
     unsafe { update(outer, &keys, &values) }
 }
 
-/// Sets elements of an array in one call, without a grace period. The length of a value is that of the map.
+/// Sets elements of an array in one call, without a grace period. `V` must have the length of the
+/// map's values.
 pub(crate) fn update_elements<V: Pod>(map: &MapData, keys: &[u32], values: &[V]) -> io::Result<()> {
     let bytes = map.info().map_err(io::Error::other)?.value_size();
     assert_eq!(bytes as usize, size_of::<V>(), "the map's value");
-    // SAFETY: asserted.
+    // SAFETY: the length was asserted.
     unsafe { update(map.fd().as_fd(), keys, values) }
 }
 
-/// Elements of a per-CPU array from `first` on: the values of all processors of the first element, then of the next. Values are whole words.
+/// Reads `count` elements of a per-CPU array, starting at `first`: the values of all CPUs of the
+/// first element, then of the next. The length of a value is a multiple of eight bytes.
 pub(crate) fn lookup_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count: u32) -> io::Result<Vec<V>> {
     let processors = processors::<V>(map)?;
     let (mut keys, mut values) =
@@ -57,20 +59,21 @@ pub(crate) fn lookup_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count:
         map_fd: map.fd().as_fd().as_raw_fd() as u32,
         ..BatchAttributes::default()
     };
-    // SAFETY: keys and values have room for `count` elements of the map's sizes (asserted), a key each for the others, and all outlive the call.
+    // SAFETY: keys and values have room for `count` elements of the map's sizes (asserted), the
+    // batch positions for one key each, and all of them outlive the call.
     unsafe { batch(BPF_MAP_LOOKUP_BATCH, &mut attributes, count as usize) }.map(|()| values)
 }
 
-/// Sets such elements to zero, for all processors.
+/// Sets elements of a per-CPU array to zero, for all CPUs.
 pub(crate) fn empty_per_cpu<V: Pod + Default>(map: &MapData, first: u32, count: u32) -> io::Result<()> {
     let processors = processors::<V>(map)?;
     let keys: Vec<u32> = (first..first + count).collect();
     let values = vec![V::default(); count as usize * processors];
-    // SAFETY: an element's values are as many as there are processors, of the map's size (asserted).
+    // SAFETY: there is a value for each CPU, of the map's size (asserted).
     unsafe { update_raw(map.fd().as_fd(), &keys, values.as_ptr().addr()) }
 }
 
-/// Number of per-CPU values of an element.
+/// Number of values of an element of a per-CPU array.
 fn processors<V>(map: &MapData) -> io::Result<usize> {
     let bytes = map.info().map_err(io::Error::other)?.value_size() as usize;
     assert!(bytes == size_of::<V>() && bytes.is_multiple_of(8), "the map's value, of whole words");
@@ -81,12 +84,12 @@ fn processors<V>(map: &MapData) -> io::Result<usize> {
 /// The map's keys have four bytes, and its values the size of a `V`.
 unsafe fn update<V>(map: BorrowedFd<'_>, keys: &[u32], values: &[V]) -> io::Result<()> {
     assert_eq!(keys.len(), values.len(), "a value for each key");
-    // SAFETY: required of the caller.
+    // SAFETY: the caller guarantees the sizes.
     unsafe { update_raw(map, keys, values.as_ptr().addr()) }
 }
 
 /// # Safety
-/// `values` points to as many values as there are keys, in the map's format.
+/// `values` points to one value for each key, in the map's format.
 unsafe fn update_raw(map: BorrowedFd<'_>, keys: &[u32], values: usize) -> io::Result<()> {
     if keys.is_empty() {
         return Ok(());
@@ -105,7 +108,7 @@ unsafe fn update_raw(map: BorrowedFd<'_>, keys: &[u32], values: usize) -> io::Re
 /// # Safety
 /// The attributes point to what the command expects. The kernel also writes to `count`.
 unsafe fn batch(command: libc::c_long, attributes: &mut BatchAttributes, elements: usize) -> io::Result<()> {
-    // SAFETY: required of the caller.
+    // SAFETY: the caller guarantees that the attributes are valid.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<BatchAttributes>()) };
     if result != 0 {

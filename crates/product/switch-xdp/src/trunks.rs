@@ -1,8 +1,10 @@
 //! Trunks are closed unless the tables open them.
 //!
-//! To the programs, a closed trunk is not a port: its interface has no place, so frames received from it are dropped, and at XDP also frames sent to it;
-//! and it has no cable, so nothing is sent by it at tc. Trunks that the next generation closes are closed before the switchover, those that it
-//! opens are opened after it: never are more trunks open than one of the two generations allows.
+//! To the programs, a closed trunk is not a port. Its interface is not in the map of places, so
+//! frames received from it are dropped, and at XDP also frames sent to it. It has no interface in
+//! the map of links, so tc sends nothing by it. Trunks that the next generation closes are closed
+//! before the switchover, and trunks that it opens are opened after it. So at any time the open
+//! trunks are a subset of those of one of the two generations.
 
 use aya::maps::MapError;
 use nicekv_switch::{BackendError, TableSet};
@@ -12,7 +14,7 @@ use crate::layout::{Cable, Place};
 use crate::{KernelSwitch, Port};
 
 impl KernelSwitch {
-    /// Closes all trunks that are closed in these tables.
+    /// Closes the trunks that are not open in these tables.
     pub(crate) fn close_trunks(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         let closed = self.trunks(|port| !tables.trunks.contains(&port.index));
         let close = |switch: &mut Self| {
@@ -24,17 +26,18 @@ impl KernelSwitch {
         close(self).map_err(|error| platform("close trunks", &error))
     }
 
-    /// Opens all trunks that are open in these tables. If the topology has changed, addresses learned at trunks are forgotten: a station may now be
-    /// behind another trunk.
+    /// Opens the trunks that are open in these tables. If the topology has changed, addresses
+    /// learned at trunks are forgotten: a station may now be behind another trunk.
     pub(crate) fn open_trunks(&mut self, tables: &TableSet) -> Result<(), BackendError> {
         if self.installed.as_ref().is_none_or(|installed| installed.reroutes(tables)) {
             let trunks = self.trunks(|_| true);
             let forgotten = self.forget_stations(|place| trunks.iter().any(|(trunk, _)| *trunk == place));
-            forgotten.map_err(|error| platform("forget who is behind trunks", &error))?;
+            forgotten.map_err(|error| platform("remove the addresses learned at trunks", &error))?;
         }
         for (place, port) in self.trunks(|port| tables.trunks.contains(&port.index)) {
             let Port { index, ifindex, .. } = port;
-            // A frame redirected to the veth peer would bypass the programs there.
+            // The frame must not be redirected to the veth peer: that would bypass the programs
+            // there.
             let cable = Cable { ifindex, has_peer: 0 };
             let known = Place { ifindex, port: place, number: index.into() };
             let opened = self.maps.cables.set(place, cable, 0);
@@ -49,12 +52,12 @@ impl KernelSwitch {
         self.ports.iter().filter(|(_, port)| port.is_trunk && such(port)).collect()
     }
 
-    /// Removes learned addresses by place.
+    /// Removes the addresses that were learned at places for which `is_there` is true.
     fn forget_stations(&mut self, is_there: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let known: Vec<_> = self.maps.macs.iter().collect::<Result<_, _>>()?;
         for (mac, _) in known.into_iter().filter(|(_, place)| is_there(*place)) {
             match self.maps.macs.remove(&mac) {
-                // The entry was evicted in the meantime.
+                // The kernel has evicted the entry in the meantime.
                 Err(MapError::KeyNotFound) => {}
                 removed => removed?,
             }

@@ -1,4 +1,5 @@
-//! The ring of groups of storage targets: keys of its entries, and the members behind each port.
+//! The ring of groups of storage targets: keys of its entries, and the members that each port leads
+//! to.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -15,7 +16,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// An entry of the ring of groups: for each port of its group, in order, a mask of the members behind it; all bits set where masks are not used.
+    /// An entry of the ring of groups: for each port of its group, in order, a mask of the members
+    /// behind the port. All bits are set if the entry does not use masks.
     GroupPlaces, "nicekv_group_places", 32 {
         masks: [u16; GROUP_MEMBERS_MAX] = "__u16" [16],
     }

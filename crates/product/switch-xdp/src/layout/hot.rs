@@ -6,13 +6,13 @@ use std::mem::{offset_of, size_of};
 use nicekv_hotkeys::{KEYS_MAX, STAGES_MAX};
 use nicekv_switch::{HOT_CAPACITY, HOT_GONE, HOT_HOLDERS_MAX, HOT_VALUES_MAX};
 
-/// Number of host names.
+/// Number of possible host ids.
 pub(crate) const HOST_IDS: u32 = 1 << 16;
-/// Keyspaces per word of the bit set.
+/// Number of keyspaces per word of the bit set of keyspaces.
 pub(crate) const KEYSPACES_OF_WORD: u32 = u64::BITS;
-/// Words of the bit set of all keyspaces.
+/// Number of words of this bit set.
 pub(crate) const KEYSPACE_WORDS: u32 = (1 << 16) / KEYSPACES_OF_WORD;
-/// Memory banks of the HashPipe's slots.
+/// Number of memory banks of the HashPipe's slots.
 pub(crate) const BANKS: u32 = 2;
 
 shared_struct! {
@@ -25,7 +25,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A holder of a copy: the name of its host, and the version it has confirmed. Both share a cache line.
+    /// A holder of a copy: its host id, and the number that it has confirmed. Both share a cache
+    /// line.
     HotHolder, "nicekv_hot_holder", 16 {
         confirmed: u64 = "__u64",
         id: u16 = "__u16",
@@ -34,7 +35,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A hot entry with its registers; the first `holder_count` of `holders` are valid. `value_place`: index of its value plus one; 0 if it has none.
+    /// A hot entry with its registers; the first `holder_count` of `holders` are valid.
+    /// `value_place`: index of its value plus one; 0 if it has no value.
     HotEntry, "nicekv_hot_entry", 536 {
         instance: u64 = "__u64",
         seen: u64 = "__u64",
@@ -49,7 +51,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// A slot of the HashPipe: a key, the two halves of its digest, and its count; empty while the count is 0.
+    /// A slot of the HashPipe: a keyspace, the two halves of a digest, and a count. The slot is
+    /// empty while the count is 0.
     HotSlot, "nicekv_hot_slot", 32 {
         high: u64 = "__u64",
         low: u64 = "__u64",
@@ -60,7 +63,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Geometry of the HashPipe. Without stages, nothing is counted.
+    /// The parameters of the HashPipe. While it has no stages, nothing is counted.
     HotPipe, "nicekv_hot_pipe", 72 {
         seeds: [u64; STAGES_MAX as usize] = "__u64" [8],
         stages: u32 = "__u32",
@@ -68,7 +71,7 @@ shared_struct! {
     }
 }
 
-/// Constants and structs in C.
+/// Writes the constants and structs in C.
 pub(super) fn write_c(text: &mut String) -> std::fmt::Result {
     for (name, value) in [
         ("CAPACITY", HOT_CAPACITY as u32),

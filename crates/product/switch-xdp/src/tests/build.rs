@@ -1,4 +1,5 @@
-//! The object in the tree, and objects built from changed sources. They need clang and say so if they are not run.
+//! The object in the tree matches its source, and objects built from mutated sources fail. These
+//! tests need clang; without it they report that they were not run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +10,7 @@ use crate::Hook;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 
-/// (where it is noticed, file, what it says, what a mutant says instead).
+/// Mutations of the programs: (hook at which the fixtures run, file, original text, replacement).
 const MUTATIONS: [(Hook, &str, &str, &str); 69] = [
     (Hook::Xdp, "admission.h", "return !owner || *owner == ingress->port;", "return !owner || true;"),
     (Hook::Xdp, "admission.h", "owner && owner->port != ingress->port", "owner && false"),
@@ -107,7 +108,7 @@ const MUTATIONS: [(Hook, &str, &str, &str); 69] = [
     (Hook::Tc, "scan.h", "if (decision->fate == FATE_FORWARD)", "if (false)"),
 ];
 
-/// Of the stage of hot keys: noticed by its runs.
+/// Mutations of the stage of hot keys, which the runs of hot keys must detect.
 const HOT_MUTATIONS: [(Hook, &str, &str, &str); 29] = [
     (Hook::Xdp, "admission.h", "if (has_room_for_stamp(datagram))", "if (false)"),
     (Hook::Tc, "admission.h", "is_node ? NICEKV_OPCODES_UNICAST_NODE", "true ? NICEKV_OPCODES_UNICAST_NODE"),
@@ -165,7 +166,7 @@ const HOT_MUTATIONS: [(Hook, &str, &str, &str); 29] = [
     (Hook::Xdp, "rewrite.h", "datagram->udp->dest = port;", "datagram->udp->dest = port + 1;"),
 ];
 
-/// Of values in the switch, likewise.
+/// Mutations of the values that the switch stores, which the runs of hot keys must detect.
 const VALUE_MUTATIONS: [(Hook, &str, &str, &str); 15] = [
     (Hook::Xdp, "hot_values.h", "seen = load_word(&value->seen);", "seen = load_word(&entry->seen);"),
     (Hook::Tc, "hot_values.h", "load_word(&value->instance) != entry->instance ||", ""),
@@ -197,7 +198,8 @@ fn build(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(directory.join("build.sh")).args(arguments).output().expect("build.sh")
 }
 
-/// Returns where the sources of the programs are, in a tree of which they need a part.
+/// Copies the sources of the programs, and the parts of the tree that they need. Returns their
+/// directory.
 fn copy_sources(tree: &Path) -> PathBuf {
     let (directory, wire) = (tree.join("switch-xdp/bpf"), tree.join("proto/include"));
     std::fs::create_dir_all(&directory).and_then(|()| std::fs::create_dir_all(&wire)).expect("directories");
@@ -258,13 +260,16 @@ fn all_fail(
             let directory = copy_sources(tree.path());
             let path = directory.join(file);
             let source = std::fs::read_to_string(&path).unwrap();
-            assert_eq!(source.matches(original).count(), 1, "{file} no longer says `{original}` once");
+            assert_eq!(source.matches(original).count(), 1, "{file} must contain `{original}` exactly once");
             std::fs::write(&path, source.replace(original, mutant)).unwrap();
             let object = directory.join("mutant.o");
             let output = build(&directory, &["--output", object.to_str().unwrap()]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let failures = failures(&std::fs::read(&object).unwrap(), hook);
-            assert!(!failures.is_empty(), "{file} without `{original}` went unnoticed");
+            assert!(
+                !failures.is_empty(),
+                "no fixture or run failed after the mutation of `{original}` in {file}"
+            );
         }
     });
 }

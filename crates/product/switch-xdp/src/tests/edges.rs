@@ -1,4 +1,4 @@
-//! Edges: the pipeline inside of hosts, on a network without.
+//! Edge switches: the pipeline runs inside of hosts, on a network without NICEKV switches.
 
 use std::net::UdpSocket;
 
@@ -15,7 +15,7 @@ const CLIENT_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x08, 0x01];
 const CLIENT_IP: [u8; 4] = [10, 0, 0, 100];
 const WIRE_PORT: u16 = 7000;
 
-/// What an edge has to do with: all but what a switch learns or sends everywhere.
+/// An edge passes all fixtures except those in which a switch learns or floods.
 #[test]
 fn fixtures_at_an_edge_by_test_run() {
     as_root("fixtures_at_an_edge_by_test_run", || {
@@ -34,7 +34,7 @@ fn fixtures_at_an_edge_by_test_run() {
     });
 }
 
-/// A host on a plain network, with its edge.
+/// A host on a plain network, with its edge switch.
 struct EdgeHost {
     edge: KernelSwitch,
     host: Namespace,
@@ -94,20 +94,23 @@ fn hosts_with_edges_talk_over_a_plain_network() {
         client.expect(b"value", host(1).ip);
         client.send(&put, "10.11.0.1");
         nodes.iter().for_each(|node| node.expect(&put, CLIENT_IP));
-        // To the others; its next datagram, to itself, proves that it got none.
+        // The primary sends its decision to the other members. The next datagram that it receives,
+        // from itself, proves that it got no copy.
         nodes[0].send(&decision, "10.11.0.1");
         nodes[1..].iter().for_each(|node| node.expect(&decision, host(1).ip));
         nodes[0].send(&next, "10.10.0.1");
         nodes[0].expect(&next, host(1).ip);
 
-        // What clients may not say does not leave their host, and what is put into a train is cut apart before it is looked at.
+        // An opcode that clients may not send does not leave their host, and the datagrams of a GSO
+        // batch are separated before they are checked.
         client.send(&decision, "10.11.0.1");
         assert_eq!(client.edge.counters().unwrap().get(Counter::OpcodeRefused), 1);
         cut_trains(&client.socket, get.len());
         client.send(&[&get[..], &get, &get].concat(), "10.10.0.1");
         (0..3).for_each(|_| nodes[0].expect(&get, CLIENT_IP));
 
-        // Without its edge a host reaches nobody by the vrings, and everybody else as before.
+        // Without its edge switch a host reaches nobody by the vrings, and all other addresses as
+        // before.
         let EdgeHost { edge, host: namespace, socket } = client;
         drop(edge);
         socket.send_to(&get, ("10.10.0.1", WIRE_PORT)).unwrap();

@@ -1,4 +1,4 @@
-//! Faults on purpose: what is set happens to the frames of that port, in that direction, and to no others.
+//! Injected faults affect the frames of one port, in one direction, and no others.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -45,7 +45,7 @@ impl Faulty {
         self.control.counts().unwrap()[&self.ifindex(port)]
     }
 
-    /// Ports where frames have come out that port 0 has sent, once for each time.
+    /// The ports at which frames from port 0 have come out, once for each frame.
     fn reached(&mut self) -> Vec<u16> {
         let frames = self.lab.collect(0, |port| port != 0);
         frames.into_iter().map(|(port, _)| port).collect()
@@ -78,13 +78,13 @@ fn loss_fault_affects_one_direction_of_one_port() {
         let members = switch.reached();
         assert!(members.len() > 1, "{members:?}");
         let cut = members[0];
-        // Towards a member: its copy alone is lost.
+        // Frames to one member are lost: only its copy is missing.
         switch.set(cut, PortFaults { lost_to: CERTAIN, ..PortFaults::default() });
         switch.send(&multicast);
         switch.wait_for_lost(cut, 1);
         assert!(switch.control.set(&BTreeMap::new()).unwrap());
         assert_eq!(switch.reached(), members[1..]);
-        // The other direction does not matter to what port 0 sends.
+        // Losing frames from the member does not affect frames that port 0 sends.
         switch.set(cut, PortFaults { lost_from: CERTAIN, ..PortFaults::default() });
         switch.send(&multicast);
         assert_eq!(switch.reached(), members);
@@ -99,7 +99,7 @@ fn loss_fault_affects_one_direction_of_one_port() {
         switch.wait_for_lost(0, 1);
         assert!(switch.control.set(&BTreeMap::new()).unwrap());
         switch.send(&unicast);
-        assert_eq!(switch.reached(), [host], "healed");
+        assert_eq!(switch.reached(), [host], "no frame is lost after the faults are removed");
         assert!(!switch.control.set(&BTreeMap::from([(u32::MAX, PortFaults::default())])).unwrap());
     });
 }
@@ -135,7 +135,8 @@ fn loss_rate_is_about_the_configured_one() {
         for _ in 0..FRAMES {
             switch.lab.test_run(0, &frame);
         }
-        // Six standard deviations around a tenth: it fails by chance once in half a billion runs.
+        // The bounds are six standard deviations around a tenth: the test fails by chance once in
+        // half a billion runs.
         let lost = switch.counts(0).lost;
         assert!((286..=514).contains(&lost), "{lost} of {FRAMES}");
     });

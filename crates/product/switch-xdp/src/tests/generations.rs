@@ -21,7 +21,7 @@ use super::namespaces::as_root;
 use super::{FRAME_BYTES_MIN, Lab, at_both, groups};
 use crate::{Hook, KernelSwitch, OBJECT, Port, XdpError};
 
-/// Valid tables: hosts on shuffled ports, some of them behind trunks, entries of /20 to /28.
+/// Valid tables: hosts at shuffled ports, some of them behind trunks, and entries from /20 to /28.
 fn any_tables() -> impl Strategy<Value = TableSet> {
     let ports = (Just(PORTS.collect::<Vec<u16>>()).prop_shuffle(), 0u16..=3);
     let entry = || (0u8..4, 20u8..=28, 1u16..=3);
@@ -32,7 +32,7 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
     let entries = || prop::collection::vec(entry(), 0..6);
     (ports, entries(), entries(), (groups, groups::any_entries()), records).prop_map(
         |((ports, remote), unicast, division, (multicast, of_groups), records)| {
-            // The last ones hang at two trunks, by turns.
+            // The last `remote` hosts are behind two trunks, alternately.
             let host = |id: u16| match id > 3 - remote {
                 true => fixtures_host(id, ports[usize::from(4 + id % 2)], true),
                 false => fixtures_host(id, ports[usize::from(id)], false),
@@ -77,7 +77,7 @@ fn any_tables() -> impl Strategy<Value = TableSet> {
     )
 }
 
-/// Parts of all match values that records of [`any_tables`] are.
+/// Number of equal parts of all match values. A record of [`any_tables`] covers one part.
 const CELLS: u8 = 8;
 
 fn in_cell(cell: u8, id: u16, members: BTreeSet<u16>) -> RecordEntry {
@@ -118,7 +118,7 @@ fn successive_generations_route_like_the_model() {
         let mut updates = 0;
         for generation in 1..=40 {
             let tables = TableSet { generation, ..any_tables().new_tree(&mut runner).unwrap().current() };
-            // Now all tables, now one of them.
+            // Some generations change all tables, others only one.
             let before = model.tables().cloned().unwrap_or_default();
             let changed = match generation % 5 {
                 4 => TableSet { generation, record: tables.record.clone(), ..before.clone() },
@@ -176,7 +176,8 @@ fn flip_under_traffic_loses_and_mixes_no_packets() {
         let end =
             |stations: &[super::namespaces::Station]| stations[0].send(&[[0xff; 12], [0x88; 12]].concat());
         std::thread::scope(|scope| {
-            // The next datagram leaves when host 1, a member always, has the one before.
+            // The sender waits for each datagram to reach host 1, which is always a member, before
+            // it sends the next.
             let sender = scope.spawn(|| {
                 let mut sent = 0;
                 while !done.load(Ordering::Relaxed) {
@@ -201,12 +202,12 @@ fn flip_under_traffic_loses_and_mixes_no_packets() {
             done.store(true, Ordering::Relaxed);
             let sent = sender.join().unwrap();
             let [second, third] = receivers.map(|receiver| receiver.join().unwrap());
-            assert!(!second.is_empty() && !third.is_empty(), "the flips were not seen");
+            assert!(!second.is_empty() && !third.is_empty(), "each of hosts 2 and 3 is a member at times");
             let mut received = [second, third].concat();
             received.sort_unstable();
             let first_wrong = (0..sent).zip(&received).find(|(expected, found)| expected != *found);
             let is_all = first_wrong.is_none() && received.len() == sent as usize;
-            assert!(is_all, "one of hosts 2 and 3 gets each datagram, once: {first_wrong:?} of {sent}");
+            assert!(is_all, "exactly one of hosts 2 and 3 gets each datagram: {first_wrong:?} of {sent}");
         });
     });
 }
@@ -227,7 +228,7 @@ fn after_install_no_packet_uses_the_old_tables() {
             }
         }
         lab.xdp.install(&TableSet { generation: 99, ..TableSet::default() }).unwrap();
-        assert_eq!(lab.send(0, &probe).frames, [], "no entry, no way");
+        assert_eq!(lab.send(0, &probe).frames, [], "empty tables drop the datagram");
     });
 }
 
@@ -243,7 +244,8 @@ fn admitted_sender_is_checked_again_by_the_next_generation() {
         };
         let client = frames::Udp::request([10, 10, 0, 1]);
         let (ip, mac) = (client.source, client.source_mac);
-        // Its address becomes a server's at another port, then its MAC does, then both are free again.
+        // The client's IP address becomes the address of a server at another port, then its MAC
+        // does. In between both are unused.
         for (tables, passed) in [
             (tables(), 1),
             (owned(ip, host(3).mac, 2), 0),
@@ -267,7 +269,8 @@ fn admitted_sender_is_checked_again_by_the_next_generation() {
 #[test]
 fn refused_or_failed_install_keeps_the_old_tables() {
     as_root("refused_or_failed_install_keeps_the_old_tables", || {
-        // To tc a port that is gone is a cable that is out: nothing fails.
+        // XDP only: to tc, a port whose interface is gone is like an unplugged link, and the
+        // install succeeds.
         let lab = Lab::new(OBJECT, Hook::Xdp);
         let (mut network, xdp) = (lab.network, lab.xdp);
         let mut agent = SwitchAgent::new(xdp, 0);
@@ -287,7 +290,7 @@ fn refused_or_failed_install_keeps_the_old_tables() {
             Err(BackendError::Refused(TableError::OtherBase { base: 7, installed: Some(1) }))
         ));
         assert!(matches!(agent.handle(install(elsewhere)), ControlReply::Failed { generation: 2, .. }));
-        // The kernel cannot make a group of a port that is gone.
+        // The kernel cannot create a group with a port whose interface is gone.
         network.remove_port(3);
         let mut gone = TableSet { generation: 3, ..tables() };
         gone.unicast[0].host = HostId(2);
@@ -299,8 +302,8 @@ fn refused_or_failed_install_keeps_the_old_tables() {
         assert!(matches!(status, ControlReply::Status { generation: Some(1), .. }), "{status:?}");
         let probe = frames::Udp::request([10, 10, 0, 1]).build();
         network.stations[0].send(&probe);
-        assert_eq!(network.stations[1].receive()[..6], host(1).mac, "the old tables route");
-        // What does not need the port can be installed.
+        assert_eq!(network.stations[1].receive()[..6], host(1).mac, "the old tables are in force");
+        // Tables that do not use the port can be installed.
         gone.multicast.clear();
         gone.generation = 4;
         assert_eq!(agent.handle(install(gone)), ControlReply::Installed { term: 1, generation: 4 });
@@ -312,7 +315,7 @@ fn refused_or_failed_install_keeps_the_old_tables() {
 #[test]
 fn unicasts_and_copies_in_one_queue_flush_are_told_apart() {
     at_both("unicasts_and_copies_in_one_queue_flush_are_told_apart", |hook| {
-        /// Half of what a port's queue holds.
+        /// Half the capacity of a port's queue.
         const PAIRS: usize = 60;
         const BURSTS: usize = 20;
         let mut lab = Lab::new(OBJECT, hook);
@@ -332,7 +335,7 @@ fn unicasts_and_copies_in_one_queue_flush_are_told_apart() {
             let mut arrived = lab.collect(0, |port| port != 0);
             arrived.sort_unstable();
             assert_eq!(arrived.len(), expected.len(), "burst {burst}");
-            assert!(arrived == expected, "burst {burst}: frames are not rewritten, or wrongly");
+            assert!(arrived == expected, "burst {burst}: a frame is not rewritten correctly");
         }
     });
 }
@@ -343,8 +346,8 @@ fn drop_detaches_all_programs() {
         let Lab { network, xdp, .. } = Lab::new(OBJECT, hook);
         assert_eq!(network.attached(hook), network.ports.len());
         drop(xdp);
-        // A program that another test starts holds all descriptors between its fork and its exec: theirs, too, must
-        // be closed before the kernel detaches.
+        // A child process that another test starts holds all file descriptors between its fork and
+        // its exec. The kernel detaches the programs only when these copies are closed, too.
         let deadline = Instant::now() + Duration::from_secs(5);
         while network.attached(hook) != 0 {
             assert!(Instant::now() < deadline, "{} ports are still attached", network.attached(hook));
@@ -372,7 +375,7 @@ fn failed_start_names_the_reason() {
     });
 }
 
-/// Records of 2^113 values beside each other.
+/// One of a sequence of adjacent records, each of 2^113 values.
 fn record(index: u32, shift: u32) -> RecordEntry {
     let first = (u128::from(index) + u128::from(shift)) << 113;
     RecordEntry {
@@ -415,7 +418,7 @@ fn tables_at_capacity_fit() {
             record: (0..10240).map(|index| record(index, shift)).collect(),
             ..fixtures::tables()
         };
-        // No entry of one survives in the other: both generations need all their slots at once.
+        // Alternate generations have no entry in common, so that both need all their slots at once.
         for generation in 0..4 {
             let shift = if generation % 2 == 0 { 0 } else { 20_000 };
             lab.xdp.install(&full(generation, shift)).unwrap();

@@ -1,4 +1,5 @@
-//! The program that answers gets at a node, under `BPF_PROG_TEST_RUN`, against the reference over the same memory.
+//! The program that answers gets at a node, run by `BPF_PROG_TEST_RUN` and compared with the
+//! reference implementation on the same memory.
 
 use std::mem::offset_of;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,17 +23,18 @@ use crate::gets::{KernelGets, SharedWords};
 const NODE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 9), 40_001);
 const SIZE: Size = Size { entries: 32, gates: 3, lessors: 3 };
-/// More than there are entries and gates for.
+/// More keys than there are entries and gates for.
 const KEYS: u64 = 40;
 const PARTITIONS: u64 = 4;
 const ROUNDS: u64 = 30_000;
 const UP: u32 = u32::MAX;
-/// How a get ends that is answered from a copy, among [`OUTCOMES`].
+/// The index in [`OUTCOMES`] of a get that is answered from a copy.
 const COPY: usize = 8;
 const UDP_AT: usize = 34;
 const PAYLOAD_AT: usize = 42;
 
-/// The sum of a checksum: 0xffff if what it is of contains the right one.
+/// The one's complement sum of `bytes` and `more`: 0xffff if the bytes include their correct
+/// checksum.
 fn sum(bytes: &[u8], more: u32) -> u16 {
     let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     let mut sum = bytes.chunks(2).map(word).sum::<u32>() + more;
@@ -42,7 +44,7 @@ fn sum(bytes: &[u8], more: u32) -> u16 {
     sum as u16
 }
 
-/// Of a UDP datagram with its header, behind an IP header.
+/// The sum over the frame's UDP datagram and its pseudo-header.
 fn udp_sum(frame: &[u8]) -> u16 {
     let length = frame.len() - UDP_AT;
     sum(&frame[26..], 17 + length as u32)
@@ -66,7 +68,7 @@ fn frame_of(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Writes both checksums.
+/// Writes the IPv4 and UDP checksums.
 fn complete(frame: &mut [u8]) {
     frame[24..26].fill(0);
     let check = !sum(&frame[14..34], 0);
@@ -76,7 +78,8 @@ fn complete(frame: &mut [u8]) {
     frame[40..42].copy_from_slice(&(if check == 0 { 0xffff } else { check }).to_be_bytes());
 }
 
-/// A key, its keyspace, digest and partition. Some share a digest, and some are too long for the kernel.
+/// A key with its keyspace, digest and partition. Some keys share a digest, and some are too long
+/// for the kernel.
 fn key(number: u64) -> (Vec<u8>, KeyspaceId, KeyDigest, PartitionId) {
     let length = match number % 20 {
         13 => 257,
@@ -122,7 +125,8 @@ fn payload(number: u64, random: &mut Random) -> Vec<u8> {
     payload
 }
 
-/// None; that of a copy, maybe; of any instance, or what no switch writes.
+/// A random stamp: often none or one that a copy may have; otherwise any instance and number, some
+/// of which no switch writes.
 fn stamp(random: &mut Random) -> Stamp {
     let number = |random: &mut Random| 1 << random.below(64);
     match random.below(16) {
@@ -134,13 +138,14 @@ fn stamp(random: &mut Random) -> Stamp {
     }
 }
 
-/// Numbers that differ in both halves, or not at all.
+/// A stamp from few values that differ in the upper and the lower half.
 fn stamp_of_copy(random: &mut Random) -> Stamp {
     let number = |random: &mut Random| [1, 1 << 40][random.below(2) as usize];
     Stamp { instance: number(random), seen: number(random) }
 }
 
-/// Says of itself what is not so: of its room, or of its length; or is cut, and says so.
+/// Makes the payload inconsistent: a wrong room field or body length. Or truncates it, with a
+/// matching body length.
 fn lie(payload: &mut Vec<u8>, random: &mut Random) {
     let stated_at = offset_of!(HeaderLayout, body_length);
     match random.below(3) {
@@ -177,7 +182,7 @@ impl Run {
         self.table.apply(&mut self.memory, Shift { partition, kind }, |_, _| Some((keyspace, digest)));
     }
 
-    /// Changes something of copies.
+    /// Notifies the table of a random change to copies.
     fn change_copies(&mut self) {
         let number = self.random.below(KEYS);
         let (key, keyspace, digest, _) = key(number);
@@ -208,7 +213,7 @@ impl Run {
         bytes
     }
 
-    /// Changes something.
+    /// Notifies the table of a random change to copies, locks, leases or members' entries.
     fn change(&mut self) {
         if self.random.below(2) == 0 {
             return self.change_copies();
@@ -249,7 +254,8 @@ impl Run {
         (result.return_value, out)
     }
 
-    /// How the reference ends, by number, and the reply.
+    /// The outcome of the reference implementation, as an index in [`OUTCOMES`], and its reply.
+    /// `None`: the get is not parsed.
     fn expected(&mut self, payload: &[u8]) -> Option<(usize, Vec<u8>)> {
         let mut lookup = Lookup::new(GetRequest::parse(payload)?, SIZE.entries, 1);
         let outcome = loop {
@@ -260,7 +266,7 @@ impl Run {
         Some(match outcome {
             Outcome::Answer(body) => {
                 let reply = lookup.get().reply(&body);
-                assert!(reply.len() <= payload.len(), "no longer than the get");
+                assert!(reply.len() <= payload.len(), "the reply is at most as long as the get (G8)");
                 (if lookup.get().stamp.is_some() { COPY } else { 0 }, reply)
             }
             Outcome::Pass(Miss::Absent) => (1, Vec::new()),
@@ -269,11 +275,11 @@ impl Run {
             Outcome::Pass(Miss::Chain) => (4, Vec::new()),
             Outcome::Pass(Miss::Room) => (6, Vec::new()),
             Outcome::Pass(Miss::Stamp) => (7, Vec::new()),
-            Outcome::Pass(Miss::Changed) => unreachable!("nobody writes meanwhile"),
+            Outcome::Pass(Miss::Changed) => unreachable!("the memory does not change during the lookup"),
         })
     }
 
-    /// Both have come to the same end.
+    /// Checks that the program and the reference have the same outcome, which is returned.
     #[track_caller]
     fn compare(&mut self, round: u64, frame: &[u8]) -> Option<usize> {
         let mut counted = self.program.outcomes().unwrap();
@@ -296,8 +302,16 @@ impl Run {
             &[&frame[30..34], &frame[26..30], &frame[36..38], &frame[34..36]].concat()[..]
         );
         match [frame[40], frame[41]] {
-            [0, 0] => assert_eq!(out[40..42], [0, 0], "round {round}: nobody asked for a checksum"),
-            _ => assert_eq!(udp_sum(&out), udp_sum(frame), "round {round}: as right as the request's"),
+            [0, 0] => assert_eq!(
+                out[40..42],
+                [0, 0],
+                "round {round}: a get without a checksum gets a reply without one"
+            ),
+            _ => assert_eq!(
+                udp_sum(&out),
+                udp_sum(frame),
+                "round {round}: the checksum is as correct as the get's"
+            ),
         }
         Some(*end)
     }
@@ -344,9 +358,9 @@ fn gets_program_agrees_with_the_reference() {
             .all(|(gate, source, gets)| *gate < SIZE.gates && source == CLIENT.ip() && *gets > 0);
         let sum: u64 = counted.iter().map(|(_, _, gets)| gets).sum();
         assert!(from_client && sum == ends[0] as u64 && counted.len() > 1, "{counted:?} {ends:?}");
-        assert_eq!(run.memory.take_sources(), [], "taken once");
-        // The reference counts, too, what it answers.
-        assert_eq!(told_of_copies, 2 * from_copies, "copies' hits are counted where they are told");
+        assert_eq!(run.memory.take_sources(), [], "each count is reported once");
+        // The reference increments the same hit counters as the program.
+        assert_eq!(told_of_copies, 2 * from_copies, "hits on copies are in the gates of their lessors");
         println!(
             "{ROUNDS} gets, {damaged} of them damaged: {OUTCOMES:?} {ends:?}, hits by room {hits_by_room:?}"
         );
@@ -379,12 +393,12 @@ fn frames_other_than_plain_datagrams_are_passed() {
                 complete(frame);
             }
         };
-        up("another station's", &|frame| frame[0] = 2);
-        up("no IPv4", &|frame| frame[13] = 6);
+        up("another MAC address", &|frame| frame[0] = 2);
+        up("not IPv4", &|frame| frame[13] = 6);
         up("options", &complete_with(14, 0x46));
         up("more fragments", &complete_with(20, 0x20));
         up("a later fragment", &complete_with(21, 1));
-        up("no UDP", &complete_with(23, 6));
+        up("not UDP", &complete_with(23, 6));
         up("another address", &complete_with(33, 3));
         up("another port", &complete_with(37, 1));
         up("a longer packet than the frame", &complete_with(17, frame[17] + 1));

@@ -1,4 +1,4 @@
-//! The ring of groups: tables that nobody thought of, full tables, and trains of chunks between real hosts.
+//! The ring of groups: random tables, full tables, and GSO batches of chunks between real hosts.
 
 use std::net::UdpSocket;
 
@@ -14,7 +14,7 @@ use super::namespaces::{RECEIVE_TIMEOUT, as_root, cut_trains};
 use super::{Lab, OBJECT, TC_DROP, TC_REDIRECT, at_both};
 use crate::Hook;
 
-/// Places that groups of [`any_entries`] have.
+/// Number of places in the groups of [`any_entries`].
 const PLACES: usize = 5;
 
 pub(super) fn to_vnodes(destination: Prefix, members: impl IntoIterator<Item = u16>) -> MulticastEntry {
@@ -22,7 +22,8 @@ pub(super) fn to_vnodes(destination: Prefix, members: impl IntoIterator<Item = u
     MulticastEntry { destination, members, chain: None, places: None }
 }
 
-/// A group of the hosts 1 to 3, each in one place at most, and some subsets of it and of another group.
+/// A masked entry for a group of hosts 1 to 3, some of which may be missing, and entries for some
+/// subsets of this group and another one.
 pub(super) fn any_entries() -> impl Strategy<Value = Vec<MulticastEntry>> {
     let order = Just([Some(1), Some(2), Some(3), None, None]).prop_shuffle();
     let members = prop::collection::btree_set(1u16..=3, 1..=3);
@@ -47,7 +48,8 @@ pub(super) fn probes() -> impl Iterator<Item = Vec<u8>> {
 fn full_table_of_subsets_is_replaced() {
     as_root("full_table_of_subsets_is_replaced", || {
         let mut lab = Lab::new(OBJECT, Hook::Tc);
-        // 31 groups of nine places, three of which are taken: 25 subsets of nobody each are left out.
+        // 31 groups of nine places. Each has three hosts, so subsets without any of them get no
+        // entry.
         let order = |first: usize| {
             let mut order = [None; 9];
             (1..=3).for_each(|id| order[(first + usize::from(id)) % 9] = Some(HostId(id)));
@@ -70,12 +72,12 @@ fn full_table_of_subsets_is_replaced() {
             assert_eq!(send(&mut lab, first, place(2)), [2]);
             assert_eq!(send(&mut lab, first, place(1) | place(3)), [1, 3]);
             assert_eq!(send(&mut lab, first, 0xfff), [1, 2, 3]);
-            assert!(send(&mut lab, other, 0xfff).is_empty(), "a group of the generation before");
+            assert!(send(&mut lab, other, 0xfff).is_empty(), "a group of the previous generation");
         }
     });
 }
 
-/// A chunk of so many bytes, with a mask of its own that says nothing here.
+/// A chunk with `bytes` bytes of data. The mask in its header is zero and must be ignored.
 fn chunk(number: u8, bytes: usize) -> Vec<u8> {
     let head = [0, 0, 0, number, 0, 0, 0, 0];
     frames::message(Opcode::Chunk, &[&head[..], &vec![number; bytes]].concat())
@@ -91,8 +93,8 @@ fn gso_batch_for_some_members_is_routed_whole() {
         for (name, second, mask, expected) in [
             ("to two", chunk(1, 100), 0b1100, (TC_REDIRECT, 0, 2)),
             ("to one", chunk(1, 100), 0b0001, (TC_REDIRECT, 0, 1)),
-            ("to nobody", chunk(1, 100), 0b0010, (TC_DROP, 0, 0)),
-            ("something else behind it", forged, 0b1100, (TC_DROP, 1, 0)),
+            ("to no member", chunk(1, 100), 0b0010, (TC_DROP, 0, 0)),
+            ("another message behind the chunk", forged, 0b1100, (TC_DROP, 1, 0)),
         ] {
             let payload = [chunk(0, 100), second].concat();
             let to = group_ring().address(1, mask).ip().octets();
@@ -125,7 +127,7 @@ fn gso_batch_of_chunks_arrives_at_the_addressed_targets() {
         let sent: Vec<Vec<u8>> = (0..CHUNKS).map(|number| chunk(number, 1_000)).collect();
         let end = chunk(CHUNKS, 3);
         cut_trains(&client, sent[0].len());
-        // To hosts 1 and 2, in places 2 and 3, then something for all.
+        // A batch to hosts 1 and 2, in places 2 and 3, then one datagram to all.
         let to = |mask| (group_ring().address(1, mask).ip().to_owned(), PORT);
         client.send_to(&sent.concat(), to(0b1100)).unwrap();
         client.send_to(&end, to(0xfff)).unwrap();
@@ -136,13 +138,13 @@ fn gso_batch_of_chunks_arrives_at_the_addressed_targets() {
                 let length = socket.recv(&mut bytes).unwrap();
                 received.push(bytes[..length].to_vec());
             }
-            // What is alone may pass a train that is still put together.
+            // The single datagram may overtake a batch that is still being reassembled.
             received.sort_by_key(|datagram| datagram == &end);
             let expected: Vec<&Vec<u8>> = sent.iter().filter(|_| is_meant).chain([&end]).collect();
             assert!(received.iter().eq(expected), "{} datagrams", received.len());
         }
         let copies = lab.xdp.counters().unwrap().get(Counter::MulticastCopies);
         let most = if hook == Hook::Tc { 2 + 3 } else { 2 * u64::from(CHUNKS) + 3 };
-        assert!(copies <= most, "a train is copied as a whole: {copies} copies");
+        assert!(copies <= most, "a batch is copied as a whole: {copies} copies");
     });
 }

@@ -1,4 +1,4 @@
-//! Real hosts, with addresses and a kernel that checks checksums, through the switch.
+//! Real hosts talk through the switch. They have addresses, and their kernels verify checksums.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -30,7 +30,8 @@ fn hosts_talk_through_the_switch() {
         let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
         let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
 
-        // Others' traffic: ARP or neighbour discovery, then TCP, over both versions of IP.
+        // Traffic that is not for a vring: ARP or neighbour discovery, then TCP, over IPv4 and
+        // IPv6.
         for (any, port) in [("0.0.0.0", PORT), ("::", PORT + 1)] {
             let listener = replicas[0].run(|| TcpListener::bind((any, port)).unwrap());
             let address = if any == "::" { "fd00::1" } else { "10.0.0.1" };
@@ -62,7 +63,8 @@ fn hosts_talk_through_the_switch() {
         for socket in &sockets {
             assert_eq!(socket.recv(&mut bytes).unwrap(), put.len());
         }
-        // The primary's decision goes to the others; its next datagram proves that it got none itself.
+        // The primary sends its decision to the other members. The next datagram that it receives
+        // proves that it got no copy.
         sockets[0].send_to(&decision, ("10.11.0.1", PORT)).unwrap();
         for socket in &sockets[1..] {
             assert_eq!(socket.recv(&mut bytes).unwrap(), decision.len());

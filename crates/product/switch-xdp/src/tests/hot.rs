@@ -1,4 +1,5 @@
-//! Hot keys in the kernel: the runs of the model with live frames, random ones against the model, and what they cost.
+//! Hot keys in the kernel: the model's runs with live frames, and random runs compared with the
+//! model.
 
 use std::cell::RefCell;
 use std::mem::offset_of;
@@ -52,7 +53,8 @@ fn hot_runs_with_live_frames_through_ports_of_both_kinds() {
     });
 }
 
-/// What a random run does next. Keys: the first three have entries at first, which are changed at times.
+/// A random step. Only the first three keys have entries at the start; steps may change the
+/// entries.
 #[derive(Clone, Debug)]
 enum Next {
     Request { is_update: bool, keyspace: u16, key: u8, has_room: bool, vnode: [u8; 2], ingress: u16 },
@@ -80,7 +82,7 @@ fn next() -> impl Strategy<Value = Next> {
         ingress,
     });
     let opcode = prop_oneof![20 => Just(Opcode::HotConfirm), 1 => Just(Opcode::HotClose), 1 => Just(Opcode::HotClosed)];
-    // Instances and numbers are those that there are, more often than not.
+    // Most instances and numbers are current ones.
     let node = prop_oneof![3 => 1u16..4, 1 => 0u16..6];
     let (instance, seen) = (prop_oneof![8 => Just(1), 1 => 0u64..3], prop_oneof![8 => Just(1), 1 => 0u64..4]);
     let said = (node, 0u8..4, opcode, instance, seen);
@@ -131,14 +133,14 @@ pub(super) fn of_key(mut payload: Vec<u8>, keyspace: u16, digest: [u8; 16]) -> V
     payload
 }
 
-/// The model and the kernel, side by side.
+/// The model and the kernel, which process the same steps.
 struct Both {
     lab: Lab,
     model: Pipeline,
-    /// Of each key the instance that it was given last.
+    /// For each key, the newest instance of its entry.
     instances: [u64; 4],
     newest: u64,
-    /// What both call this life.
+    /// The nonce of the incarnation, the same in both.
     nonce: u64,
 }
 
@@ -153,7 +155,8 @@ impl Both {
         };
         both.lab.xdp.hot.begin_incarnation(both.nonce).unwrap();
         both.model.begin_incarnation(both.nonce);
-        // Leases are over, or last longer than any clock.
+        // A lease has either ended or lasts longer than any clock, so the clocks of model and
+        // kernel may differ.
         both.model.set_clock(1 << 40);
         let config = HotConfig { keyspaces: vec![KEYSPACE, 4], keys_max: 12, stages: 3, seed: 11 };
         both.lab.xdp.install(tables).unwrap();
@@ -174,14 +177,14 @@ impl Both {
         let in_switch = key != 1;
         let set = [HotEntry { keyspace: KEYSPACE, digest, instance, owner_turns, holders, in_switch }];
         let removed: Vec<u64> = removed.map(|back| self.newest.saturating_sub(back)).into_iter().collect();
-        // The one that comes is none of those that go.
+        // The new instance must not be among the removed ones.
         let removed: Vec<u64> = removed.into_iter().filter(|instance| *instance != self.newest).collect();
         let changed = self.model.change_hot(false, &removed, &set);
         assert_eq!(self.lab.xdp.change_hot(false, &removed, &set), changed);
         changed.unwrap();
     }
 
-    /// What differs.
+    /// Processes a frame in both, and checks that verdicts, frames and counters are equal.
     fn send(&mut self, ingress: u16, frame: &[u8]) -> Result<(), TestCaseError> {
         self.lab.forget_stations();
         let model_before = self.model.counters().unwrap();
@@ -199,12 +202,13 @@ impl Both {
         Ok(())
     }
 
-    /// A host says it to the switch.
+    /// Sends a message from a node to the switch.
     fn say(&mut self, node: u16, payload: Vec<u8>) -> Result<(), TestCaseError> {
         self.send(node, &said_by(node, payload))
     }
 
-    /// The same of a lease: the answer has the time of each, and so is not compared.
+    /// Sends a lease message to the switch. Replies are compared without their clock, which
+    /// differs.
     fn lease(&mut self, node: u16, payload: Vec<u8>) -> Result<(), TestCaseError> {
         let frame = said_by(node, payload);
         let before = (self.lab.xdp.counters().unwrap(), self.model.counters().unwrap());
@@ -213,7 +217,7 @@ impl Both {
         let counted = self.lab.xdp.counters().unwrap().since(&before.0);
         prop_assert_eq!(counted, self.model.counters().unwrap().since(&before.1));
         if let Some((_, expected)) = expected.frames.first() {
-            // But for the clock, and the checksum that it changes.
+            // Compares everything except the clock and the checksum that depends on it.
             prop_assert_eq!((&out[..40], &out[42..98]), (&expected[..40], &expected[42..98]));
         }
         Ok(())
@@ -277,7 +281,8 @@ pub(super) fn said_by(node: u16, payload: Vec<u8>) -> Vec<u8> {
     frames::Udp { source, source_mac, source_port, payload, ..frames::Udp::default() }.build()
 }
 
-/// What this thread lets the kernel run counts in one processor's part of the HashPipe, as the model does.
+/// Pins this thread to one CPU. Then the kernel counts in one CPU's part of the HashPipe, like the
+/// model, which has only one.
 fn on_one_processor() {
     let mut processors = CpuSet::new();
     processors.set(sched_getcpu());
@@ -307,7 +312,7 @@ fn model_and_kernel_agree_on_hot_keys() {
     });
 }
 
-/// Two processors, if there are as many, while the banks are turned all the time.
+/// Two ports send on up to two CPUs, while the banks are switched all the time.
 #[test]
 fn no_count_is_lost_while_it_is_read() {
     const SENT: u16 = 30_000;
@@ -352,7 +357,7 @@ fn no_count_is_lost_while_it_is_read() {
                 read(xdp);
             }
         });
-        // What was under way comes to an end.
+        // Wait until no frame is in progress any more.
         let mut before = 0;
         while before != routed(xdp) {
             before = routed(xdp);

@@ -1,5 +1,6 @@
-//! What the stage of hot keys costs a packet, by `BPF_PROG_TEST_RUN`: the kernel's own count of how long programs run. The clock is read around each run, so only differences
-//! say something; caches are as cold as a system call leaves them.
+//! Time that the stage of hot keys takes for a packet, measured by the kernel's run statistics
+//! under `BPF_PROG_TEST_RUN`. The clock is read around each run, so only differences are
+//! meaningful. Caches are as cold as a system call leaves them.
 
 use nicekv_proto::Opcode;
 use nicekv_proto::hot::Stamp;
@@ -12,16 +13,17 @@ use super::hot::{of_key, said_by};
 use super::{Lab, at_both};
 use crate::{OBJECT, count_runs};
 
-/// Keys that are asked for, in blocks: medians of blocks are compared.
+/// Number of requests per block. The result is the median of the blocks.
 const BLOCK: usize = 1_000;
 const BLOCKS: usize = 20;
-/// More than that, and something is wrong, on whatever machine; what it is on this one is printed.
+/// Upper bound of the extra time, far above the time on any machine. The measured times are
+/// printed.
 const NANOSECONDS_MAX: f64 = 10_000.0;
-/// Entries without a value in the switch.
+/// Number of entries without a value in the switch.
 const ENTRIES: usize = HOT_CAPACITY - HOT_VALUES_MAX;
-/// Neither spreads its hot keys nor has entries.
+/// A keyspace that does not spread its hot keys and has no entries.
 const PLAIN: u16 = 5;
-/// Its hot keys have their values in the switch.
+/// A keyspace whose hot keys have their values in the switch.
 const ANSWERED: u16 = 6;
 
 fn digest(number: usize) -> [u8; 16] {
@@ -30,7 +32,7 @@ fn digest(number: usize) -> [u8; 16] {
 
 fn frame(opcode: Opcode, keyspace: u16, number: usize, has_room: bool) -> Vec<u8> {
     let destination = if opcode == Opcode::Update { [10, 11, 0, 7] } else { [10, 10, 0, 7] };
-    // A key of 16 bytes, and room for a reply with a value of 64.
+    // A get of a key of 16 bytes, padded to leave room for a reply with a value of 64 bytes.
     let asked = [&[0; 10][..], &[0, 16], &[b'k'; 16], &[0; 120]].concat();
     let (body, number) = match keyspace {
         ANSWERED => (&asked[..], number % HOT_VALUES_MAX),
@@ -43,7 +45,7 @@ fn frame(opcode: Opcode, keyspace: u16, number: usize, has_room: bool) -> Vec<u8
     frames::Udp { payload, ..frames::Udp::request(destination) }.build()
 }
 
-/// Full of entries, all with copies that may be read.
+/// Fills the table with entries. All holders have confirmed valid copies.
 fn full(lab: &mut Lab) {
     lab.xdp.install(&tables()).unwrap();
     let config = HotConfig { keyspaces: vec![KEYSPACE], keys_max: 10_000, stages: 4, seed: 5 };
@@ -77,7 +79,7 @@ fn full(lab: &mut Lab) {
     assert_eq!(confirmed, 2 * ENTRIES as u64);
 }
 
-/// Of values there are as many as may be, within a lease without end.
+/// Stores the maximum number of values, within a lease that does not end.
 fn offer_values(lab: &mut Lab) {
     lab.xdp.hot.begin_incarnation(1).unwrap();
     let lease = [1, u64::MAX, 1].map(u64::to_be_bytes).concat();
@@ -93,19 +95,19 @@ fn offer_values(lab: &mut Lab) {
     assert_eq!([Counter::HotLeased, Counter::HotKept].map(|it| counters.get(it)), [1, HOT_VALUES_MAX as u64]);
 }
 
-/// Which keys are asked for.
+/// The distribution of requested keys.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    /// The same one: what the program itself takes.
+    /// Always the same key: measures the time of the program itself.
     One,
-    /// One of all.
+    /// All keys with equal probability.
     Evenly,
-    /// The n-th of all in proportion to 1/n, as keys are that are worth an entry.
+    /// The n-th key with a probability proportional to 1/n, like real hot keys.
     Skewed,
 }
 
 impl Asked {
-    /// The n-th draw.
+    /// The key of the n-th request.
     fn key(self, draw: usize) -> usize {
         let drawn = u128::from_be_bytes(digest(draw + 1)) >> 64;
         let part = drawn as f64 / 2_f64.powi(64);
@@ -117,7 +119,8 @@ impl Asked {
     }
 }
 
-/// What is sent: keys with entries, or the same number of others.
+/// A kind of request: name, opcode, keyspace, whether it has room for a stamp, and whether its keys
+/// have no entries.
 type Kind = (&'static str, Opcode, u16, bool, bool);
 
 const KINDS: [Kind; 8] = [
@@ -131,7 +134,8 @@ const KINDS: [Kind; 8] = [
     ("put, hot", Opcode::Update, KEYSPACE, true, false),
 ];
 
-/// Nanoseconds of a run, by blocks in turn: of each kind the median.
+/// The median time of a run for each kind, in nanoseconds. Blocks of all kinds are measured
+/// alternately.
 fn measure(lab: &Lab, asked: Asked) -> Vec<f64> {
     let _counting = count_runs().unwrap();
     let mut blocks = vec![Vec::new(); KINDS.len()];
@@ -139,7 +143,8 @@ fn measure(lab: &Lab, asked: Asked) -> Vec<f64> {
         for (at, (&(_, opcode, keyspace, has_room, is_other), blocks)) in
             KINDS.iter().zip(&mut blocks).enumerate()
         {
-            // Each has draws of its own, or the next one would find what it asks for in the cache.
+            // Each kind draws its own keys; otherwise it would find those of the previous kind in
+            // the cache.
             let draw = |number: usize| asked.key((block * KINDS.len() + at) * BLOCK + number);
             let key = |number| draw(number) + if is_other { ENTRIES } else { 0 };
             let frames: Vec<_> =
@@ -171,7 +176,7 @@ fn cost_of_hot_keys() {
             let is_of = |opcode| move |(kind, _): &(&Kind, &f64)| kind.1 == opcode;
             for opcode in [Opcode::Get, Opcode::Update] {
                 let mut times = KINDS.iter().zip(&measured).filter(is_of(opcode)).map(|(_, time)| *time);
-                let plain = times.next().expect("the first one is not hot");
+                let plain = times.next().expect("the first kind is not hot");
                 assert!(times.all(|time| time - plain < NANOSECONDS_MAX), "{measured:?}");
             }
         }

@@ -1,4 +1,5 @@
-//! What it takes to load the programs. A switch that has restarted drops vring traffic until that is done.
+//! Loading the programs. The switch drops vring traffic until this is done, so it must not fail or
+//! take long.
 
 #![allow(unsafe_code, reason = "signals to one thread")]
 
@@ -13,7 +14,8 @@ use super::{Lab, OBJECT, at_both, load};
 use crate::Hook;
 use crate::attach::{EGRESS, TC, XDP};
 
-/// Instructions that the kernel follows before it takes a program. It gives up at a million.
+/// Upper bound of the instructions that the kernel's verifier processes. The verifier gives up at a
+/// million.
 const VERIFIED_MAX: u32 = 120_000;
 
 #[test]
@@ -22,11 +24,11 @@ fn program_is_loaded_only_for_ports_that_need_it() {
         let lab = Lab::new(OBJECT, hook);
         for name in [XDP, EGRESS, TC] {
             let program = lab.xdp.programs.program(name).unwrap();
-            // XDP leaves scans to tc.
+            // A port at XDP also needs the tc program, which splits scans.
             assert_eq!(program.fd().is_ok(), name == TC || hook == Hook::Xdp, "{name} for {hook}");
             let Ok(info) = program.info() else { continue };
             let verified = info.verified_instruction_count().expect("Linux 5.16");
-            assert!(verified < VERIFIED_MAX, "{name}: {verified} instructions were followed");
+            assert!(verified < VERIFIED_MAX, "{name}: the verifier processed {verified} instructions");
         }
     });
 }
@@ -41,10 +43,10 @@ extern "C" fn count_signal(_: libc::c_int) {
 fn signals_do_not_prevent_loading_a_program() {
     const SENT: usize = 90;
     as_root("signals_do_not_prevent_loading_a_program", || {
-        // SAFETY: the handler adds to a number.
+        // SAFETY: the handler only increments an atomic number.
         unsafe { libc::signal(libc::SIGUSR1, count_signal as *const () as libc::sighandler_t) };
         let network = Network::enter(PORTS.end, |_| Hook::Tc);
-        // SAFETY: has no arguments and cannot fail.
+        // SAFETY: the function has no arguments and cannot fail.
         let loader = unsafe { libc::pthread_self() };
         thread::scope(|scope| {
             let sender = scope.spawn(move || {

@@ -1,5 +1,6 @@
-//! The fixtures in the kernel: by `BPF_PROG_TEST_RUN` (parsing, verdict, rewrite) and with live frames through
-//! veth ports (redirect, copies, egress rewrite). They need root and say so if they are not run.
+//! The fixtures run in the kernel: by `BPF_PROG_TEST_RUN` (parsing, verdict, rewrite) and with live
+//! frames through veth ports (redirect, copies, egress rewrite). These tests need root; without it
+//! they report that they were not run.
 
 mod build;
 mod edges;
@@ -26,7 +27,7 @@ use crate::layout::{Mac, Metadata};
 use crate::{Hook, KernelSwitch, OBJECT};
 use namespaces::{Network, as_root};
 
-/// Where a switch can work on frames.
+/// The hooks at which a switch can process frames.
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
@@ -35,10 +36,10 @@ const TC_DROP: u32 = 2;
 const TC_REDIRECT: u32 = 7;
 /// Frames shorter than an Ethernet header cannot be sent, and `BPF_PROG_TEST_RUN` refuses them.
 const FRAME_BYTES_MIN: usize = 14;
-/// Type of the frames that mark the end of what a fixture sends.
+/// EtherType of the sentinel, the frame that marks the end of a fixture's frames.
 const TYPE_SENTINEL: [u8; 2] = [0x88, 0xb6];
 
-/// A switch in namespaces.
+/// A kernel switch in a network of namespaces.
 struct Lab {
     network: Network,
     xdp: KernelSwitch,
@@ -51,12 +52,12 @@ impl Lab {
         Self::of_hooks(object, hook, |_| hook)
     }
 
-    /// Every second port at the other hook.
+    /// A switch with ports alternately at XDP and at tc.
     fn mixed() -> Self {
         Self::of_hooks(OBJECT, Hook::Xdp, |port| HOOKS[usize::from(port % 2)])
     }
 
-    /// With what cuts trains apart.
+    /// A switch with a segmenter for GSO batches.
     fn with_cutter(hook: Hook) -> Self {
         let network = Network::enter(PORTS.end, |_| hook);
         network.add_cutter();
@@ -77,28 +78,29 @@ impl Lab {
         known.iter().for_each(|mac| macs.remove(mac).unwrap());
     }
 
-    /// Makes the switch learn where a station is.
+    /// Makes the switch learn the port of a station.
     fn teach(&mut self, port: u16, station: [u8; 6]) {
         self.test_run(port, &teaching_frame(station));
         if self.hook == Hook::Tc {
-            // Clones are sent even so.
+            // At tc the test run sends clones of the frame; they are received and discarded.
             self.collect(port, |other| other != port);
             self.collect((port + 1) % PORTS.end, |other| other == port);
         }
     }
 
-    /// Runs the program on a frame. At XDP nothing is sent.
+    /// Runs the program on a frame. At XDP no frame is sent.
     fn test_run(&self, ingress: u16, frame: &[u8]) -> (u32, Vec<u8>) {
         self.test_run_train(ingress, frame, 0)
     }
 
-    /// `gso_size`: of a train, the bytes of each of its datagrams; tc alone sees such.
+    /// Runs the program on a GSO batch. `gso_size`: the bytes of each of its datagrams. Only tc
+    /// receives batches.
     fn test_run_train(&self, ingress: u16, frame: &[u8], gso_size: u32) -> (u32, Vec<u8>) {
         let ifindex = self.network.ports[usize::from(ingress)].ifindex.to_ne_bytes();
         let mut out = vec![0; frame.len() + 64];
         let context = match self.hook {
             Hook::Tc => {
-                // `struct __sk_buff`: its eleventh word is ifindex, gso_size is the 45th.
+                // `struct __sk_buff`: its 11th word is ifindex, its 45th is gso_size.
                 let mut context = [0u8; 192];
                 context[40..44].copy_from_slice(&ifindex);
                 context[176..180].copy_from_slice(&gso_size.to_ne_bytes());
@@ -127,11 +129,12 @@ impl Lab {
         (result.return_value, out)
     }
 
-    /// Sends a frame into a port and collects what comes out at every port.
+    /// Sends a frame into a port, and collects the frames that come out at all ports.
     fn send(&mut self, ingress: u16, frame: &[u8]) -> Output {
         let before = self.xdp.counters().unwrap();
         self.network.stations[usize::from(ingress)].send(frame);
-        // Behind the frame on the same way: when it is there, everything of the frame is.
+        // A sentinel follows the frame on the same path: once it has arrived, so have all copies of
+        // the frame.
         let mut frames = self.collect(ingress, |port| port != ingress);
         let other = (ingress + 1) % PORTS.end;
         frames.extend(self.collect(other, |port| port == ingress));
@@ -145,7 +148,7 @@ impl Lab {
         counted
     }
 
-    /// See [`run_fixtures`].
+    /// Runs fixtures; see [`run_fixtures`].
     fn run(
         &mut self,
         fixtures: &[Fixture],
@@ -170,10 +173,11 @@ impl Lab {
         failures
     }
 
-    /// Floods a sentinel from one port; what the chosen ports receive before it.
+    /// Floods a sentinel from one port. Returns the frames that the chosen ports have received
+    /// before it.
     fn collect(&mut self, from: u16, at: impl Fn(u16) -> bool) -> Vec<(u16, Vec<u8>)> {
         self.sentinels += 1;
-        // The source is a group address, which is never learned.
+        // The source is a group address, which the switch does not learn.
         let mut sentinel = [&[0xff; 6][..], &[0x03, 0, 0, 0, 0, 0], &TYPE_SENTINEL].concat();
         sentinel.extend(self.sentinels.to_be_bytes());
         self.network.stations[usize::from(from)].send(&sentinel);
@@ -188,12 +192,13 @@ impl Lab {
     }
 }
 
-/// In whose namespace the caller is.
+/// Loads a switch. The caller must be in the switch's namespace.
 fn load(object: &[u8], network: &Network) -> KernelSwitch {
     KernelSwitch::load_object(object, vrings(), ROUTER_MAC, &network.ports).unwrap()
 }
 
-/// Runs every fixture that the kernel takes, those of a switch alone, then those of one among others. The failures.
+/// Runs every fixture that the kernel accepts: first with the tables of a single switch, then with
+/// those of a switch among others. Returns the failures.
 fn run_fixtures(
     lab: &mut Lab,
     check: impl Fn(&mut Lab, &Fixture, &Counts) -> Result<(), String>,
@@ -202,7 +207,8 @@ fn run_fixtures(
     [alone, lab.run(&trunks::all(), &trunks::tables(), check)].concat()
 }
 
-/// The kernel makes no buffer of nothing, nor of less than a header of IP, for a program at tc. Live such frames come.
+/// At tc, the kernel refuses test runs with frames whose payload is empty or shorter than an IP
+/// header. Live frames may be that short.
 fn is_refused_by_test_run(hook: Hook, frame: &[u8]) -> bool {
     let header_bytes = match frame[12..14] {
         [0x08, 0x00] => 20,
@@ -224,13 +230,13 @@ fn check_by_test_run(lab: &mut Lab, fixture: &Fixture, before: &Counts) -> Resul
         return if passed_up { Ok(()) } else { Err(format!("{}: passed up", fixture.name)) };
     }
     let verdict = verdict_of(&after.since(before), &fixture.frame);
-    // Of a scan that is split the frame itself is the last piece; which that is, only live frames show.
+    // A scan that is split yields several pieces, of which a test run shows only the last one.
     if fixture.counters.iter().any(|(counter, _)| *counter == Counter::ScanSplits) {
         return fixture.check_counts(before, &after, &[]);
     }
     compare_test_run(lab.hook, &fixture.expected, &fixture.frame, verdict, code, &out)
         .map_err(|difference| format!("{}: {difference}", fixture.name))?;
-    // There are no copies without a real port.
+    // Test runs do not create copies.
     fixture.check_counts(before, &after, &[Counter::MulticastCopies])
 }
 
@@ -251,7 +257,8 @@ fn compare_test_run(
         (Verdict::Routed, _) => {
             expected.frames.first().map_or((drop, sent), |(_, only)| (redirect, &only[..]))
         }
-        // The last receiver, after the trunks, gets the frame itself, and nobody does who would be sent clones only.
+        // tc sends clones to all receivers but the last (hosts come after trunks), which gets the
+        // frame itself.
         (Verdict::Multicast, Hook::Tc) => {
             let hosts = expected.frames.iter().rfind(|(_, frame)| frame != sent);
             let last = hosts.or(expected.frames.last());
@@ -260,7 +267,8 @@ fn compare_test_run(
         (Verdict::Flooded, Hook::Tc) => (drop, sent),
         (Verdict::Multicast | Verdict::Forwarded | Verdict::Flooded, _) => (redirect, sent),
     };
-    // At XDP what stays at the port that it came by is left to the device map, or dropped.
+    // If all receivers are at the ingress port, XDP may leave this to the device map, or drop the
+    // frame.
     if verdict == Verdict::Multicast && expected.frames.is_empty() && (code, out) == (drop, sent) {
         return Ok(());
     }
@@ -276,12 +284,13 @@ fn compare_test_run(
     Ok(())
 }
 
-/// XDP leaves a scan as it is, and counts nothing of it; live it goes on at tc.
+/// Whether XDP has passed a scan on to tc: unchanged, and without counting it.
 fn is_passed_up(sent: &[u8], counted: &Counters, out: &[u8]) -> bool {
     Counter::ALL.into_iter().all(|counter| counted.get(counter) == 0) && out == sent
 }
 
-/// The kernel drops a tag without a type behind it before tc could count it.
+/// Whether a VLAN tag lacks the type behind it. The kernel drops such a frame before tc can count
+/// it.
 fn is_broken_tag(frame: &[u8]) -> bool {
     frame[12..14] == [0x81, 0x00] && frame.len() < FRAME_BYTES_MIN + 6
 }

@@ -1,11 +1,12 @@
-//! A switch of veth ports in namespaces of their own, and sockets at the hosts' ends.
+//! A switch with veth ports in one namespace, and sockets at the hosts' ends of the ports in
+//! another.
 //!
 //! ```text
 //!   nicekv-test-PID-N-hosts            nicekv-test-PID-N-switch
 //!     h0 h1 h2 h3 h4  ═════ veth ═════  p0 p1 p2 p3 p4
 //! ```
 //!
-//! Nobody has an address, so that no kernel answers or says anything of its own.
+//! The interfaces have no IP addresses, so that the kernel sends no frames by itself.
 
 #![allow(unsafe_code, reason = "setns(2) and packet(7) sockets have no safe form in libc")]
 
@@ -22,15 +23,15 @@ use nicekv_switch_fixtures::ROUTER_MAC;
 
 use crate::{Hook, Port};
 
-/// How long a frame may take that must come.
+/// How long a receiver waits for an expected frame.
 pub(super) const RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// So that a station that is not looking loses nothing.
+/// Large enough that a station loses no frame while it does not receive.
 const RECEIVE_BUFFER_BYTES: i32 = 256 << 20;
 const FRAME_BYTES_MAX: usize = 2048;
 
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Both namespaces; removed on drop, also by a panic.
+/// Both namespaces. Dropping it removes them, also after a panic.
 pub(super) struct Network {
     switch: String,
     hosts: String,
@@ -57,7 +58,7 @@ impl Network {
             run(&[
                 "ip", "-n", &switch, "link", "add", &inner, "type", "veth", "peer", &outer, "netns", &hosts,
             ]);
-            // As lib.rs demands of host ends.
+            // The settings of host ends that lib.rs requires.
             let features = match (0..ports).any(|port| hook_of(port) == Hook::Xdp) {
                 true => "gro on tx off rx off txvlan off tx-udp-segmentation off",
                 false => "gro on tx-udp-segmentation off",
@@ -85,7 +86,8 @@ impl Network {
         network
     }
 
-    /// Moves the far end of a port into a namespace of its own and makes a host of it, as a lab would.
+    /// Moves the far end of a port into its own namespace and makes it a host, as `nicekv lab`
+    /// does.
     pub(super) fn give_host(&self, port: u16, ip: [u8; 4], mac: [u8; 6]) -> Namespace {
         let (name, device) = (format!("{}-{port}", self.hosts), format!("h{port}"));
         let [a, b, c, d] = ip;
@@ -98,7 +100,7 @@ impl Network {
             format!("link set {device} up"),
             format!("addr add {a}.{b}.{c}.{d}/16 dev {device}"),
             format!("addr add fd00::{d:x}/64 dev {device} nodad"),
-            // All rings lie behind the switch's own address.
+            // The switch's own address is the gateway to all rings.
             format!("neigh add 10.0.255.254 lladdr {} dev {device} nud permanent", hex(ROUTER_MAC)),
             format!("route add 10.10.0.0/15 via 10.0.255.254 dev {device}"),
             format!("route add 10.64.0.0/12 via 10.0.255.254 dev {device}"),
@@ -108,7 +110,7 @@ impl Network {
         host
     }
 
-    /// Before the programs are loaded.
+    /// Creates the segmenter. Call it before the programs are loaded.
     pub(super) fn add_cutter(&self) {
         let [near, far] = crate::CUTTER;
         for command in [
@@ -121,7 +123,8 @@ impl Network {
         }
     }
 
-    /// The far end of a port does not cut trains apart. What cannot leave it whole, at XDP, the port merges again.
+    /// Keeps GSO batches whole up to the switch. At tc the far end of the port stops segmenting
+    /// them; at XDP, where batches must be segmented, the port merges the segments again.
     pub(super) fn leave_trains_whole(&self, port: u16) {
         let (inner, outer) = (format!("p{port}"), format!("h{port}"));
         if self.ports[usize::from(port)].hook == Hook::Xdp {
@@ -131,13 +134,14 @@ impl Network {
         }
     }
 
-    /// Lets a thread work on what comes into a port, so that frames that are sent at once are worked on together.
+    /// Lets a kernel thread process the frames received by a port, so that frames sent in a burst
+    /// are processed in one batch.
     pub(super) fn batch_port(&self, port: u16) {
         let command = format!("echo 1 > /sys/class/net/p{port}/threaded");
         run(&["ip", "netns", "exec", &self.switch, "sh", "-c", &command]);
     }
 
-    /// Makes a plain Ethernet switch of the namespace.
+    /// Turns the switch's namespace into a plain Ethernet switch.
     pub(super) fn bridge(&self) {
         run(&["ip", "-n", &self.switch, "link", "add", "bridge", "type", "bridge"]);
         run(&["ip", "-n", &self.switch, "link", "set", "bridge", "up"]);
@@ -146,12 +150,13 @@ impl Network {
         }
     }
 
-    /// Pulls a cable out, for good.
+    /// Deletes the link of a port.
     pub(super) fn remove_port(&mut self, port: u16) {
         run(&["ip", "-n", &self.switch, "link", "del", &format!("p{port}")]);
     }
 
-    /// At how many ports of the switch, whose namespace the caller is in, a program is attached to the hook.
+    /// Number of ports at which a program is attached to the hook. The caller must be in the
+    /// switch's namespace.
     pub(super) fn attached(&self, hook: Hook) -> usize {
         if hook == Hook::Tc {
             let programs = |port: &Port| {
@@ -160,7 +165,7 @@ impl Network {
             };
             return self.ports.iter().map(programs).sum();
         }
-        // Others than native XDP are shown under another word.
+        // bpftool shows native XDP as "driver", and other modes under other words.
         let command = Command::new("ip").args(["netns", "exec", &self.switch, "bpftool", "net"]).output();
         String::from_utf8(command.expect("bpftool").stdout).expect("text").matches("driver").count()
     }
@@ -174,11 +179,13 @@ impl Drop for Network {
     }
 }
 
-/// A namespace with one host; removed on drop.
+/// A namespace with one host. Dropping it removes the namespace.
 pub(super) struct Namespace(String);
 
 impl Namespace {
-    /// The cable of an edge, in place of the route through the network, as lib.rs has it: its far end, and the way out.
+    /// Replaces the host's route to the vrings by the veth pair of an edge switch, as lib.rs
+    /// describes. Returns the interface indexes of the pair's far end and of the host's own
+    /// interface.
     pub(super) fn add_edge_cable(&self, port: u16, mac: [u8; 6]) -> (u32, u32) {
         let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
         let router = ROUTER_MAC.map(|byte| format!("{byte:02x}")).join(":");
@@ -198,7 +205,7 @@ impl Namespace {
         self.run(|| (interface_index("vring1"), interface_index(&format!("h{port}"))))
     }
 
-    /// Runs a function inside, such as one that opens a socket: it stays inside for good.
+    /// Runs a function inside the namespace. Sockets that it opens stay there.
     pub(super) fn run<T: Send>(&self, function: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             set_namespace(&self.0);
@@ -214,14 +221,14 @@ impl Drop for Namespace {
     }
 }
 
-/// A packet socket on one interface: everything that goes in and out there.
+/// A packet socket on one interface: it sends and receives raw frames there.
 pub(super) struct Station {
     socket: OwnedFd,
 }
 
 impl Station {
     fn open(ifindex: u32) -> Self {
-        // SAFETY: plain system calls; the address and the options outlive them.
+        // SAFETY: these are plain system calls; the address and the options outlive them.
         unsafe {
             let protocol = (libc::ETH_P_ALL as u16).to_be();
             let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
@@ -243,10 +250,10 @@ impl Station {
     }
 
     /// # Safety
-    /// `value` has the type that the option wants.
+    /// `value` must have the type of the option.
     unsafe fn set_option<T>(&self, level: i32, option: i32, value: &T) {
         let (value, bytes) = ((&raw const *value).cast(), size_of::<T>() as u32);
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees the type; the value outlives the call.
         let result = unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, value, bytes) };
         assert_eq!(result, 0, "socket option {option}: {}", io::Error::last_os_error());
     }
@@ -257,12 +264,12 @@ impl Station {
         assert_eq!(sent, frame.len() as isize, "send: {}", io::Error::last_os_error());
     }
 
-    /// The next frame that comes; panics if none does.
+    /// The next frame that is received. Panics after [`RECEIVE_TIMEOUT`].
     pub(super) fn receive(&self) -> Vec<u8> {
         let mut frame = vec![0u8; FRAME_BYTES_MAX];
         let mut control = [0u64; 16];
-        // SAFETY: the buffers outlive the call, their lengths are right, and the control message is read only
-        // within what the kernel filled.
+        // SAFETY: the buffers outlive the call, their lengths are right, and the control message is
+        // read only within what the kernel has filled.
         unsafe {
             let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
             let mut message: libc::msghdr = zeroed();
@@ -271,7 +278,7 @@ impl Station {
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = size_of_val(&control);
             let bytes = libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0);
-            assert!(bytes >= 0, "no frame came: {}", io::Error::last_os_error());
+            assert!(bytes >= 0, "no frame received: {}", io::Error::last_os_error());
             frame.truncate(bytes as usize);
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             if !header.is_null() && (*header).cmsg_type == libc::PACKET_AUXDATA {
@@ -284,7 +291,8 @@ impl Station {
     }
 }
 
-/// The kernel takes the outer VLAN tag out of a frame before a packet socket sees it.
+/// Puts the outer VLAN tag back, which the kernel removes from a frame before a packet socket
+/// receives it.
 fn restore_vlan_tag(frame: &mut Vec<u8>, auxiliary: &libc::tpacket_auxdata) {
     if auxiliary.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
         let tag = [auxiliary.tp_vlan_tpid.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes()].concat();
@@ -292,9 +300,10 @@ fn restore_vlan_tag(frame: &mut Vec<u8>, auxiliary: &libc::tpacket_auxdata) {
     }
 }
 
-/// Runs `test` in a thread of its own, since it changes the thread's namespace; says loudly if it cannot run.
+/// Runs `test` in a new thread, because it changes the thread's namespace. Reports the test as not
+/// run without root.
 pub(super) fn as_root(name: &str, test: impl FnOnce() + Send) {
-    // SAFETY: has no arguments and cannot fail.
+    // SAFETY: the function has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         nicekv_testkit::not_run("root", name);
         return;
@@ -305,15 +314,15 @@ pub(super) fn as_root(name: &str, test: impl FnOnce() + Send) {
     }
 }
 
-/// Takes every privilege from the calling thread.
+/// Takes all privileges from the calling thread.
 pub(super) fn become_nobody() {
     const NOBODY: libc::c_long = 65534;
-    // SAFETY: a plain system call; unlike the function of libc it concerns this thread alone.
+    // SAFETY: this is a plain system call. Unlike the libc function it affects only this thread.
     let result = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
     assert_eq!(result, 0, "setresuid: {}", io::Error::last_os_error());
 }
 
-/// Makes the kernel cut what the socket sends into datagrams of this length.
+/// Sets `UDP_SEGMENT`: the kernel divides each message of the socket into datagrams of this length.
 pub(super) fn cut_trains(socket: &std::net::UdpSocket, datagram_bytes: usize) {
     let bytes = datagram_bytes as i32;
     // SAFETY: the option takes an integer, which outlives the call.
@@ -324,14 +333,15 @@ pub(super) fn cut_trains(socket: &std::net::UdpSocket, datagram_bytes: usize) {
     assert_eq!(result, 0, "UDP_SEGMENT: {}", io::Error::last_os_error());
 }
 
-/// Perhaps it was never created; and a panic is no place for another one.
+/// Removes a namespace. Ignores errors: the namespace may not exist, and the caller may be
+/// panicking already.
 fn delete_namespace(name: &str) {
     let _ = Command::new("ip").args(["netns", "del", name]).status();
 }
 
 fn set_namespace(name: &str) {
     let file = File::open(format!("/run/netns/{name}")).expect("a namespace that was just created");
-    // SAFETY: a plain system call.
+    // SAFETY: this is a plain system call with a valid file descriptor.
     let result = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
     assert_eq!(result, 0, "setns {name}: {}", io::Error::last_os_error());
 }

@@ -1,4 +1,4 @@
-//! The model and the kernel agree on frames that nobody thought of.
+//! The model and the kernel process random frames alike.
 
 use nicekv_switch::{Backend as _, Counter, Pipeline, TableSet};
 use nicekv_switch_fixtures::{Counts, PORTS, ROUTER_MAC, cases, frames, tables, trunks, verdict_of, vrings};
@@ -10,10 +10,11 @@ use super::{
 };
 use crate::{Hook, OBJECT};
 
-/// Anything at all; datagrams to around the vrings; and fixtures with bytes overwritten or cut.
+/// Random bytes, datagrams to addresses in and around the vrings, or fixtures with bytes
+/// overwritten or cut off.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let vnode = (9u8..13, any::<[u8; 2]>());
-    // Around groups that there are, of a switch alone or among others.
+    // Addresses around existing groups, of a single switch or of a switch among others.
     let group = (63u8..66, 0u8..50, any::<u8>()).prop_map(|(ring, c, d)| (ring, [c, d]));
     let datagram = (any::<[u8; 4]>(), prop_oneof![vnode, group], prop::collection::vec(any::<u8>(), 0..64))
         .prop_map(|(source, (ring, [c, d]), payload)| {
@@ -72,7 +73,7 @@ fn the_model_and_the_kernel_agree_at(hook: Hook, tables: &TableSet) {
             prop_assert!(is_passed_up(&frame, &counted, &out));
             return Ok(());
         }
-        // Of a scan that is split only live frames show all pieces.
+        // A test run does not show all pieces of a scan that is split.
         if modelled.get(Counter::ScanSplits) == 0 {
             let verdict = verdict_of(&counted, &frame);
             let compared = compare_test_run(hook, &expected, &frame, verdict, code, &out);

@@ -1,4 +1,4 @@
-//! Trains of datagrams: cut apart, unless they are chunks for the same receivers.
+//! GSO batches of datagrams are segmented, except for chunks with the same receivers.
 
 use nicekv_proto::Opcode;
 use nicekv_switch::{Backend as _, Counter, Table};
@@ -9,10 +9,11 @@ use super::namespaces::{as_root, cut_trains};
 use super::{Lab, OBJECT, TC_DROP, TC_REDIRECT, at_both};
 use crate::Hook;
 
-/// Of hosts 1 and 2.
+/// A vnode of host 1 and one of host 2.
 const VNODES: [[u8; 2]; 2] = [[0, 1], [1, 1]];
 
-/// Its datagrams may have different receivers, and be different messages: the first one's header says nothing of them.
+/// The datagrams of a batch may be different messages for different receivers, and the first header
+/// does not describe the others.
 #[test]
 fn gso_batch_for_a_vring_or_server_is_dropped_without_a_segmenter() {
     as_root("gso_batch_for_a_vring_or_server_is_dropped_without_a_segmenter", || {
@@ -39,7 +40,7 @@ fn gso_batch_for_a_vring_or_server_is_dropped_without_a_segmenter() {
     });
 }
 
-/// A chunk of so many bytes, and its mask.
+/// A chunk with this mask and `bytes` bytes of data.
 fn chunk(number: u8, mask: u16, bytes: usize) -> Vec<u8> {
     let [upper, lower] = mask.to_be_bytes();
     let head = [0, 0, 0, number, upper, lower, 0, 0];
@@ -57,9 +58,9 @@ fn only_batches_of_equal_chunks_are_routed_whole() {
         for (name, rest, routed) in [
             ("alike", vec![chunk(1, u16::MAX, 100), chunk(2, u16::MAX, 100)], true),
             ("the last one shorter", vec![chunk(1, u16::MAX, 100), chunk(2, u16::MAX, 10)], true),
-            ("for others", vec![chunk(1, u16::MAX, 100), chunk(2, 1, 100)], false),
-            ("something else behind it", vec![chunk(1, u16::MAX, 100), forged], false),
-            ("a piece behind it", vec![chunk(1, u16::MAX, 100), vec![7; 20]], false),
+            ("another mask", vec![chunk(1, u16::MAX, 100), chunk(2, 1, 100)], false),
+            ("another message behind the chunks", vec![chunk(1, u16::MAX, 100), forged], false),
+            ("trailing bytes", vec![chunk(1, u16::MAX, 100), vec![7; 20]], false),
             ("many", vec![chunk(1, u16::MAX, 100); 20], true),
         ] {
             let payload = [vec![chunk(0, u16::MAX, 100)], rest].concat().concat();
@@ -85,7 +86,7 @@ fn gso_batch_of_chunks_arrives_once_at_each_receiver() {
         let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
         let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
         let client = client.run(udp_socket);
-        // For the first and the third, then something for all.
+        // The chunks go to the first and the third host, then one datagram to all.
         let sent: Vec<Vec<u8>> = (0..CHUNKS).map(|number| chunk(number, 1 << 1 | 1 << 3, 1_000)).collect();
         let end = frames::message(Opcode::Update, b"the end");
         cut_trains(&client, sent[0].len());
@@ -98,21 +99,21 @@ fn gso_batch_of_chunks_arrives_once_at_each_receiver() {
                 let length = socket.recv(&mut bytes).unwrap();
                 received.push(bytes[..length].to_vec());
             }
-            // What is alone may pass a train that is still put together.
+            // The single datagram may overtake a batch that is still being reassembled.
             received.sort_by_key(|datagram| datagram == &end);
             let expected: Vec<&Vec<u8>> = sent.iter().filter(|_| is_meant).chain([&end]).collect();
             assert!(received.iter().eq(expected), "{} datagrams", received.len());
         }
         let copies = lab.xdp.counters().unwrap().get(Counter::MulticastCopies);
         let most = if hook == Hook::Tc { 2 + 3 } else { 2 * u64::from(CHUNKS) + 3 };
-        assert!(copies <= most, "a train is copied as a whole: {copies} copies");
+        assert!(copies <= most, "a batch is copied as a whole: {copies} copies");
     });
 }
 
-/// Where the digest is in a header.
+/// Offset of the digest in a header.
 const DIGEST_AT: usize = 32;
 
-/// Cut apart by the sender's end of the cable, or by the switch.
+/// The sender's end of the link segments the batch, or the switch does.
 #[test]
 fn segmented_datagrams_are_routed_by_their_own_headers() {
     at_both("segmented_datagrams_are_routed_by_their_own_headers", |hook| {
@@ -132,7 +133,7 @@ fn send_mixed(mut lab: Lab) {
     let replicas = [1, 2].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
     let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
     let client = client.run(udp_socket);
-    // By turns for the vnodes of both hosts, each with its number at the end.
+    // Datagrams alternately for the vnodes of both hosts, each with its number at the end.
     let datagram = |number: usize| {
         let mut message = frames::message(Opcode::Get, &[0, 0, 0, 0, 0, 0, 0, number as u8]);
         message[DIGEST_AT..DIGEST_AT + 2].copy_from_slice(&VNODES[number % 2]);
