@@ -1,5 +1,5 @@
-//! Balancing by migration (TurboKV §4.1.2, §5.1): for keyspaces with `balancing=migrate`, carries out what follows from a period of
-//! counting.
+//! Balancing by migration (TurboKV §4.1.2, §5.1): for keyspaces with `balancing=migrate`, counts
+//! load for a period, and carries out the steps that follow from it.
 //!
 //! ```text
 //!   all whole, loads known ─▶ counting for a period ─▶ verdict ─▶ steps, one by one ─▶ moves, splits and merges as by command ─┐
@@ -7,7 +7,8 @@
 //!           └───────────────────────────── all is whole and known again ◀──────────────────────────────────────────────────┘
 //! ```
 //!
-//! While a change is under way or a node is away, nothing is counted and nothing is begun: such counts would mean little.
+//! While a change is in progress or a node is absent, load is not counted and no step begins:
+//! counts from such a time would mean little.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -27,13 +28,13 @@ use crate::partitions::{MatchValue, PartitionChange};
 use crate::policy::Policy;
 use crate::state::Partition;
 
-/// Splits stop at this many partitions of a keyspace for each node.
+/// Upper bound of the partitions of a keyspace for each node. At this number splits stop.
 const PARTITIONS_PER_NODE: usize = 16;
 /// Upper bound of the replicas on a node, over all keyspaces, for moves and splits.
 const HELD_MAX: usize = 512;
 
 impl Metadata {
-    /// Takes the next step. To be called when there is nothing else to decide.
+    /// Takes the next step. To be called when no other decision is pending.
     pub(crate) fn balance(&mut self) {
         if !self.committed.keyspaces.iter().any(|spec| spec.balancing == LoadBalancing::Migrate) {
             return;
@@ -83,7 +84,7 @@ impl Metadata {
         of_it
     }
 
-    /// The verdict if the period ended now.
+    /// The verdict on the counts so far, as if the period ended now.
     pub(crate) fn judged(&self, spec: &KeyspaceSpec) -> Verdict {
         let nodes = self.rooms(spec.id);
         let partitions_max = (PARTITIONS_PER_NODE * nodes.len()).max(2 * spec.partitions as usize);
@@ -101,7 +102,7 @@ impl Metadata {
         judge(&rules, &nodes, &loads.collect::<Vec<_>>())
     }
 
-    /// The nodes of the ring, with the number of replicas that they hold of other keyspaces.
+    /// The nodes of the ring, with the number of replicas of other keyspaces on each.
     fn rooms(&self, keyspace: KeyspaceId) -> Vec<Room> {
         let mut held = BTreeMap::<NodeId, usize>::new();
         for (_, partition) in self.committed.partitions().filter(|(_, it)| it.keyspace != keyspace) {
@@ -142,10 +143,11 @@ impl Metadata {
     fn absent(&self) -> Option<String> {
         let ring = self.committed.ring();
         let away = ring.into_iter().find(|node| self.observations.membership.live(*node).is_none())?;
-        Some(format!("{} to be there", self.names(&[away])))
+        Some(format!("{} to be live", self.names(&[away])))
     }
 
-    /// What is under way, or who is away; `None`: the cluster is settled.
+    /// What balancing waits for: an absent node or a change in progress. `None`: the cluster is
+    /// settled.
     fn unsettled(&self) -> Option<String> {
         if let Some(absent) = self.absent() {
             return Some(absent);
@@ -163,13 +165,13 @@ impl Metadata {
             let is_young = |gone: &crate::state::Gone| !gone.quiet && gone.keyspace == spec.id;
             if self.committed.reshapings.iter().any(is_wish) || self.committed.reshaped.values().any(is_young)
             {
-                return Some("splits and merges that are under way".to_string());
+                return Some("splits and merges in progress".to_string());
             }
             for (id, partition) in self.partitions_of(spec.id) {
                 let target = self.situation().targets.of(id).unwrap_or(&partition.originals);
                 let is_led = is_chain || !leads_again || partition.primary == partition.originals[0];
                 if target != partition.originals || !is_led {
-                    return Some(format!("partition {id} to be where it is to be"));
+                    return Some(format!("partition {id} to move to its target nodes"));
                 }
                 if let Some(reason) = self.unfinished(id, partition) {
                     return Some(format!("partition {id}, {reason}"));
@@ -221,7 +223,7 @@ impl Metadata {
         })
     }
 
-    /// A step in words, for operators.
+    /// A description of a step for operators.
     pub(crate) fn describe_step(&self, step: &Step) -> String {
         match step {
             Step::Move { id, from, to, .. } => {
@@ -230,7 +232,7 @@ impl Metadata {
             Step::Split { id, at, because } => {
                 let why = match because {
                     Because::Hot => "half of its load",
-                    Because::Full => "half of its keys, as it is full",
+                    Because::Full => "half of its keys, because it is too large",
                 };
                 format!("partition {id} is split at {}: {why}", MatchValue(*at))
             }

@@ -1,39 +1,37 @@
-//! Capacity planning (NICE §4.6): how many partitions and nodes the tables of a switch carry.
+//! Capacity planning (NICE §4.6): how many partitions and nodes fit into the tables of a switch.
 //!
 //! ```text
 //!   a partition takes   1 entry of the unicast ring, 1 of the multicast ring, R - 1 divisions if gets are balanced     2, or R + 1
 //!                       1 group, if no other partition has the same replicas
 //! ```
 //!
-//! A partition that was split or merged off the powers of two takes one entry in both rings for each aligned block that it consists of.
-//! Planning does not account for that.
+//! After splits or merges, a partition may consist of several aligned blocks of vnodes. It then
+//! takes one entry in both rings for each block. Planning does not account for that.
 
 use nicekv_proto::placement::{KEYSPACES_MAX, PARTITIONS_MAX};
 use nicekv_switch::{GROUP_CAPACITY, HOST_CAPACITY, Table};
 use serde::Serialize;
 
-/// Vnodes of a ring.
+/// Number of vnodes of a ring.
 const VNODES: usize = 1 << 16;
 
 /// The capacity of a switch. `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchCapacity {
-    /// Entries of all match tables together, if they share memory.
+    /// Number of entries of all match tables together, if the tables share memory.
     pub shared: Option<usize>,
-    /// Entries of the unicast ring.
+    /// Number of entries of the unicast ring.
     pub unicast: Option<usize>,
-    /// Divisions.
     pub division: Option<usize>,
-    /// Entries of the multicast ring.
+    /// Number of entries of the multicast ring.
     pub multicast: Option<usize>,
-    /// Multicast groups.
     pub groups: Option<usize>,
-    /// Servers.
+    /// Number of servers.
     pub hosts: Option<usize>,
 }
 
 impl SwitchCapacity {
-    /// Of the switch that is part of this release.
+    /// The capacity of the switch in this release.
     pub const OURS: Self = Self {
         shared: None,
         unicast: Some(Table::Unicast.capacity()),
@@ -44,32 +42,32 @@ impl SwitchCapacity {
     };
 }
 
-/// The demand of a cluster.
+/// The shape of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Replicas of a partition, R.
+    /// Number of replicas of a partition, R.
     pub replicas: usize,
-    /// Partitions for each node.
+    /// Number of partitions for each node.
     pub partitions_per_node: usize,
     /// Whether gets are divided among replicas.
     pub is_balanced: bool,
 }
 
-/// What a switch carries of a demand.
+/// The largest cluster of a given shape that fits into a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Carried {
-    /// Entries that each partition takes.
+    /// Number of table entries for each partition.
     pub entries_per_partition: usize,
-    /// Most partitions.
+    /// Largest number of partitions.
     pub partitions: usize,
-    /// Most nodes.
+    /// Largest number of nodes.
     pub nodes: usize,
-    /// The capacity that is exhausted first.
+    /// Name of the capacity that is exhausted first.
     pub limit: &'static str,
 }
 
 impl Demand {
-    /// Entries of a partition in both rings and in `division`.
+    /// Number of entries of a partition in both rings and in `division`.
     pub fn entries_per_partition(&self) -> usize {
         2 + self.divisions()
     }
@@ -78,7 +76,7 @@ impl Demand {
         if self.is_balanced { self.replicas.saturating_sub(1) } else { 0 }
     }
 
-    /// How much of this demand a switch carries.
+    /// The largest cluster of this shape that fits into a switch.
     pub fn carried(&self, capacity: &SwitchCapacity) -> Carried {
         let Self { partitions_per_node, .. } = *self;
         let (each, divisions) = (self.entries_per_partition(), self.divisions());
@@ -100,5 +98,5 @@ impl Demand {
     }
 }
 
-/// Most partitions that the metadata service manages.
+/// Largest number of partitions that the metadata service manages.
 pub const MANAGED_PARTITIONS_MAX: usize = PARTITIONS_MAX as usize;

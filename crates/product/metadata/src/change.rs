@@ -1,4 +1,5 @@
-//! Operators' changes of the set of nodes in a running cluster (NICE §4.4, ring re-configuration): their effect, and why they are refused.
+//! Operators' changes of the set of nodes in a running cluster (NICE §4.4, ring re-configuration):
+//! their effects, and reasons to refuse them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -22,43 +23,37 @@ use crate::view::{Observed, is_intact};
 /// A change of the set of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// Add a node, or give a drained node its share again.
+    /// Add a node. A drained node gets its share of the data again.
     Add {
-        /// Its name, different from those of other nodes.
+        /// The node's name, different from those of other nodes.
         name: String,
-        /// The address that it sends from and receives at.
+        /// The address with which the node sends and receives.
         address: SocketAddrV4,
-        /// Ethernet address.
+        /// The node's Ethernet address.
         mac: [u8; 6],
-        /// The port of the switch that leads to it.
+        /// The switch port that leads to the node.
         switch_port: u16,
-        /// The switch that it is attached to, if trunks join several.
+        /// The switch that the node is attached to, if there are several, connected by trunks.
         home: Option<u16>,
     },
     /// Move all data away from a node, which stays in the cluster.
-    Drain {
-        /// Its name.
-        name: String,
-    },
-    /// Move all data away from a node, and forget it then. The node may be dead.
-    Remove {
-        /// Its name.
-        name: String,
-    },
+    Drain { name: String },
+    /// Move all data away from a node, and forget the node afterwards. It may be dead.
+    Remove { name: String },
 }
 
 /// The effect of a [`Change`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The node's id; a new node must be configured with it.
+    /// The node's id. A new node must be configured with it.
     pub node: u16,
-    /// Replicas that move: names of both nodes, and number.
+    /// Number of replicas that move, by the names of the old and the new node.
     pub moves: Vec<(String, String, usize)>,
-    /// All replicas in the cluster.
+    /// Number of all replicas in the cluster.
     pub replicas: usize,
 }
 
-/// Why a change is refused. Nothing has changed.
+/// Why a change is refused. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     #[error("this metadata service does not lead")]
@@ -151,7 +146,7 @@ pub enum Refused {
         "{partitions} split or merged partitions are not discarded everywhere yet; bring back, or remove, the nodes that hold them"
     )]
     Undiscarded { partitions: usize },
-    #[error("keyspace {keyspace:?} has, or will have, {most} partitions, the most possible")]
+    #[error("keyspace {keyspace:?} has, or will have, {most} partitions, the maximum")]
     TooManyPartitions { keyspace: String, most: u32 },
     #[error("the switches do not have the capacity: {error}")]
     Tables { error: String },
@@ -163,7 +158,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Replaces switch numbers by names.
+    /// Replaces switch numbers in the message by names.
     #[must_use]
     pub fn naming_switches(self, name_of: impl Fn(u16) -> Option<String>) -> Self {
         match self {
@@ -176,18 +171,19 @@ impl Refused {
 }
 
 impl Metadata {
-    /// The effect of a change.
+    /// The effect that a change would have.
     ///
     /// # Errors
-    /// The change would be refused.
+    /// Why the change would be refused.
     pub fn plan(&self, change: &Change) -> Result<Plan, Refused> {
         self.changed(change).map(|(plan, _)| plan)
     }
 
-    /// Begins a change. It is persisted with [`Metadata::poll_storage`], and carried out step by step; [`Metadata::status`] has its progress.
+    /// Begins a change. It is persisted through [`Metadata::poll_storage`], and carried out step by
+    /// step; [`Metadata::status`] has its progress.
     ///
     /// # Errors
-    /// The change is refused.
+    /// Why the change is refused.
     pub fn change(&mut self, change: &Change) -> Result<Plan, Refused> {
         let plan = self.begin_change(|metadata| metadata.changed(change))?;
         if let Change::Add { name, .. } = change {
@@ -198,7 +194,7 @@ impl Metadata {
         Ok(plan)
     }
 
-    /// Begins to persist the state with a change, unless another step is under way.
+    /// Begins to persist the state with a change. Refused while another step is being persisted.
     pub(crate) fn begin_change<P>(
         &mut self,
         change: impl FnOnce(&Self) -> Result<(P, State), Refused>,
@@ -215,18 +211,18 @@ impl Metadata {
         Ok(plan)
     }
 
-    /// Checks that changes are possible at all.
+    /// Checks that changes are possible: this instance leads, and the cluster has started.
     pub(crate) fn check_begun(&self) -> Result<(), Refused> {
         if !self.is_leading() {
             return Err(Refused::NotLeading);
         }
         if !self.committed.is_bootstrapped() {
-            return Err(Refused::NotBegun("not all of its first nodes are there"));
+            return Err(Refused::NotBegun("not all of its initial nodes have started"));
         }
         Ok(())
     }
 
-    /// Names of nodes, for messages.
+    /// Names of nodes, separated by commas, for messages.
     pub(crate) fn names(&self, nodes: &[NodeId]) -> String {
         let names: Vec<_> =
             nodes.iter().filter_map(|id| Some(self.committed.node(*id)?.config.name.as_str())).collect();
@@ -262,7 +258,7 @@ impl Metadata {
         Ok((plan_of(&next, node), next))
     }
 
-    /// Checks that every switch has the port that leads to a node, as far as switches have reported their ports.
+    /// Checks that every switch that has reported its ports has the port that leads to the node.
     fn check_port(&self, next: &State, node: NodeId) -> Result<(), Refused> {
         let nodes = next.node_configs();
         let Some(config) = nodes.iter().find(|config| config.id == node) else { return Ok(()) };
@@ -274,7 +270,7 @@ impl Metadata {
         }
     }
 
-    /// Checks that switches have the capacity for the multicast groups after all moves.
+    /// Checks that switches have the capacity for the multicast groups that exist after all moves.
     fn check_groups(&self, next: &State) -> Result<(), Refused> {
         let mut targets = Targets::default();
         targets.update(next);
@@ -299,7 +295,7 @@ impl Metadata {
             }
             match known.wish {
                 Wish::Holds => return Err(Refused::Holds { name: config.name }),
-                // The data that still move away from it may be the last copy.
+                // Data that are still moving away from the node may be the last copy.
                 Wish::Removed => return Err(Refused::Already { name: config.name, wish: "being removed" }),
                 Wish::Drained => known.wish = Wish::Holds,
             }
@@ -315,7 +311,7 @@ impl Metadata {
         Ok(id)
     }
 
-    /// Checks that the node is not the only one with some data.
+    /// Checks that no partition has its only complete copy on the node, if the node is not live.
     fn check_last_holder(&self, node: NodeId, name: &str) -> Result<(), Refused> {
         let situation = self.situation();
         let needs_it = |(id, partition): (_, &crate::state::Partition)| {
@@ -330,7 +326,8 @@ impl Metadata {
         }
     }
 
-    /// In quorum mode with k = 1, an acknowledged value may be on a single member (R14).
+    /// Checks that a node that is not live is not the only one with an acknowledged value. In
+    /// quorum mode with k = 1 it may be (R14).
     fn check_sole_holder(&self, node: NodeId, name: &str) -> Result<(), Refused> {
         let state = &self.committed;
         let is_there = self.situation().observations.membership.live(node).is_some();
@@ -345,7 +342,7 @@ impl Metadata {
     }
 }
 
-/// The effect of a change of `node` that results in this state.
+/// The effect of a change of `node`. `next`: the state that results from the change.
 fn plan_of(next: &State, node: NodeId) -> Plan {
     let name = |id| next.node(id).map_or_else(String::new, |node| node.config.name.clone());
     let mut targets = Targets::default();
@@ -359,7 +356,7 @@ fn plan_of(next: &State, node: NodeId) -> Plan {
     Plan { node: node.0, moves: moves.listed(), replicas }
 }
 
-/// Replicas that move: names of both nodes, and number.
+/// Number of replicas that move, by the names of the old and the new node.
 #[derive(Default)]
 pub(crate) struct Moves(BTreeMap<(String, String), usize>);
 

@@ -1,4 +1,5 @@
-//! Rounds of garbage collection among the chunks of objects (P8): begun here by command, and by `decide::rounds` when one is due.
+//! Rounds of garbage collection among the chunks of objects (P8). A command begins one here;
+//! `decide::rounds` begins one when it is due.
 //!
 //! ```text
 //!   round g is persisted ──▶ each partition of names begins an epoch that carries g, and then refuses stamps below g − 1
@@ -6,8 +7,8 @@
 //!                            need, and deletes chunks without a mark of g whose stamp is below g − 1
 //! ```
 //!
-//! Targets report their progress when they ask for the map. Nothing waits for a target that is away; it continues with the newest round when
-//! it is back.
+//! Targets report their progress when they request the map of groups. Absent targets are not waited
+//! for; a target that returns continues with the newest round.
 
 use nicekv_proto::NodeId;
 
@@ -17,10 +18,10 @@ use crate::observe::TargetReport;
 use crate::state::ChunkGroups;
 
 impl Metadata {
-    /// Begins a round, and returns its number; like [`Metadata::change`].
+    /// Begins a round like [`Metadata::change`], and returns its number.
     ///
     /// # Errors
-    /// The request is refused.
+    /// Why the request is refused.
     pub fn collect_chunks(&mut self) -> Result<u64, Refused> {
         self.begin_change(|metadata| {
             metadata.check_begun()?;
@@ -31,7 +32,7 @@ impl Metadata {
         })
     }
 
-    /// A target reports its progress. Reports of other nodes are ignored.
+    /// Records a target's report of its progress. Reports of other nodes are ignored.
     pub fn handle_target_report(&mut self, report: &TargetReport) {
         let is_target = |chunks: &ChunkGroups| chunks.has(NodeId(report.node));
         if self.committed.chunks.as_ref().is_some_and(is_target) {

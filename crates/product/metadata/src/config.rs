@@ -19,43 +19,46 @@ pub use hot::{HotSettings, HotSettingsError};
 
 /// Maximum number of storage nodes.
 pub const NODES_MAX: usize = 256;
-/// Default link rate.
+/// Default rate of the links between initiators and storage targets.
 pub const LINK_BITS_PER_SECOND: u64 = 1_000_000_000;
-/// Allowed link rates. On slower links control messages, which get a tenth, would take too long.
+/// Allowed link rates. On slower links control messages would take too long, because they get a
+/// tenth of the rate.
 pub const LINK_BITS_PER_SECOND_BOUNDS: RangeInclusive<u64> = 10_000_000..=1_000_000_000_000;
 /// Maximum number of switches, including edge switches of hosts.
 pub const SWITCHES_MAX: usize = 512;
 
-/// One switch agent.
+/// Identifies a switch agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SwitchId(pub u16);
 
 /// One storage node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeConfig {
-    /// Its permanent id.
+    /// The node's permanent id.
     #[serde(with = "crate::state::node_id")]
     pub id: NodeId,
-    /// Its name, for operators.
+    /// The node's name, for operators.
     pub name: String,
-    /// The address that it sends from and receives at.
+    /// The address with which the node sends and receives.
     pub address: SocketAddrV4,
-    /// The MAC address that the switch writes; any distinct one without Ethernet.
+    /// The MAC address that switches write into frames to the node. Without Ethernet, any distinct
+    /// address.
     pub mac: [u8; 6],
-    /// The port of the switch that leads to it; distinct at each switch.
+    /// The switch port that leads to the node. No two servers share a port of a switch.
     pub switch_port: u16,
-    /// The switch that it is attached to, if trunks join several; `None`: by [`Config::topology`].
+    /// The switch that the node is attached to, if there are several, connected by trunks. `None`:
+    /// [`Config::topology`] tells.
     pub home: Option<u16>,
 }
 
-/// A metadata service, as switches know it.
+/// Addresses of a metadata service, which switches must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceConfig {
-    /// The address that it sends from and receives at.
+    /// The address with which the service sends and receives.
     pub address: SocketAddrV4,
-    /// Its MAC address; any distinct one without Ethernet.
+    /// The service's MAC address. Without Ethernet, any distinct address.
     pub mac: [u8; 6],
-    /// The port of the switch that leads to it; not shared with a node.
+    /// The switch port that leads to the service. It is not shared with a node.
     pub switch_port: u16,
 }
 
@@ -64,59 +67,72 @@ pub struct ServiceConfig {
 pub enum Balancing {
     /// The primary answers all gets.
     None,
-    /// By client address.
+    /// Gets are divided by client address.
     Source {
-        /// The addresses that are divided; the primary serves all others.
+        /// The client addresses that are divided; the primary serves all others.
         clients: Prefix,
     },
 }
 
-/// Intervals and bounds. With [`Default`] a silent node is suspected within about 130 ms.
+/// Intervals, timeouts and bounds. With [`Default`] a silent node is suspected within about 130 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Interval of a node's heartbeats, and of retransmissions of an unacknowledged [`nicekv_proto::control::Assign`].
+    /// Interval of a node's heartbeats, and of retransmissions of an unacknowledged
+    /// [`nicekv_proto::control::Assign`].
     pub heartbeat: Duration,
-    /// A node is suspected after this many missing heartbeats, or this many unanswered ones. It is probed before that, when the first is overdue by
-    /// half a period.
+    /// A node is suspected after this many missing heartbeats, or this many unanswered ones. It is
+    /// probed earlier, when the first heartbeat is overdue by half a period.
     pub heartbeats_missed: u32,
-    /// Lease: how long a node may answer gets after it sent the heartbeat that was granted.
+    /// The duration of a lease: how long a node may answer gets, counted from the sending of the
+    /// heartbeat for which the lease was granted.
     pub lease: Duration,
-    /// A lease has ended after `lease × (1 + 1/drift_divisor)`; the rates of two clocks must not differ by more.
+    /// The metadata service considers a lease ended after `lease × (1 + 1/drift_divisor)`. The
+    /// rates of two clocks must not differ by more.
     pub drift_divisor: u32,
-    /// If no consistent member of a partition was live, it waits this many heartbeats after the return of the first for the others, so that a
-    /// restart of the whole cluster leaves nobody behind.
+    /// If no consistent member of a partition was live, the first one that returns waits this many
+    /// heartbeats for the others, so that a restart of the whole cluster removes no member.
     pub grace_heartbeats: u32,
     /// Interval of retransmissions of a probe.
     pub probe: Duration,
-    /// Transmissions after which an unanswered probe means suspicion.
+    /// Number of transmissions of a probe after which a node that does not answer is suspected.
     pub probe_tries: u32,
-    /// Interval of probes of a node that nobody accuses.
+    /// Interval of probes of a node that is not suspected or accused.
     pub probe_idle: Duration,
-    /// After an accusation has been repeated for this long although both sides answer probes, one of them is removed.
+    /// If a node has accused another one for this long although both answer probes, one of them is
+    /// removed.
     pub accusation_patience: Duration,
-    /// How long that one is barred.
+    /// How long a node that was removed in this way is barred.
     pub rejoin_delay: Duration,
-    /// How long an original may be absent before a handoff joins (R8); at once if too few members are left for puts. `None`: never.
+    /// How long an original may be absent before a handoff joins (R8). If too few members are left
+    /// for puts, it joins at once. `None`: never.
     pub handoff_delay: Option<Duration>,
     /// How long a partition must be whole before its first original leads it again. `None`: never.
     pub rebalance_delay: Option<Duration>,
-    /// Minimum duration of an epoch before one with the same members that a member asks for (R14).
+    /// Minimum duration of an epoch before a member may request the next one with the same members
+    /// (R14).
     pub fence_interval: Duration,
     /// Interval at which divisions are adapted to load (NICE §4.5).
     pub divide_interval: Duration,
-    /// Minimum number of requests of a partition, within about two of these intervals, for changing its divisions.
+    /// Minimum number of requests of a partition, within about two of these intervals, before its
+    /// divisions are changed.
     pub divide_gets_min: u32,
-    /// Interval at which switches are asked for client requests (TurboKV §5.1); zero: never.
+    /// Interval at which switches are asked for their counts of client requests (TurboKV §5.1);
+    /// zero: never.
     pub count_interval: Duration,
-    /// Counting period before partitions are moved, split or merged because of load (TurboKV §5.1).
+    /// Duration of the counting period that precedes moves, splits and merges because of load
+    /// (TurboKV §5.1).
     pub balance_period: Duration,
-    /// Minimum number of requests of a keyspace in such a period for doing so.
+    /// Minimum number of requests of a keyspace in such a period. With fewer, nothing is moved,
+    /// split or merged.
     pub balance_requests_min: u32,
-    /// Interval of rounds of garbage collection among chunks of objects (P8); `None`: only by command.
+    /// Interval of rounds of garbage collection among chunks of objects (P8); `None`: rounds begin
+    /// only by command.
     pub collect_interval: Option<Duration>,
-    /// A storage target that has been away for this long is lost for good: its copies are rebuilt (P11). `None`: never.
+    /// A storage target that has been absent for this long is considered lost: its copies are
+    /// rebuilt elsewhere (P11). `None`: never.
     pub target_patience: Option<Duration>,
-    /// Interval of retransmissions of tables to a switch that does not answer, and of requests for its status.
+    /// Interval of retransmissions of tables to a switch that does not answer, and of status
+    /// requests.
     pub switch_interval: Duration,
 }
 
@@ -152,7 +168,7 @@ impl Timing {
     /// Silence after which a node is suspected.
     pub(crate) fn suspicion_ns(&self) -> u64 {
         let heartbeat_ns = nanoseconds(self.heartbeat);
-        // A heartbeat that is only slightly late is not missing.
+        // Allows for a heartbeat that is only slightly late.
         heartbeat_ns * u64::from(self.heartbeats_missed) + heartbeat_ns / 8
     }
 
@@ -161,12 +177,14 @@ impl Timing {
         nanoseconds(self.heartbeat) * 3 / 2
     }
 
-    /// From the last grant, by the metadata service's clock, until the lease has ended by everybody's clock (R12).
+    /// How long after the last grant, by the metadata service's clock, the lease has ended by any
+    /// node's clock (R12).
     pub(crate) fn lease_wait_ns(&self) -> u64 {
         self.with_drift_ns(nanoseconds(self.lease))
     }
 
-    /// The same for the part of a lease in which a node answers gets that do not come through switches.
+    /// Like [`Self::lease_wait_ns`], for the direct lease: the part in which a node answers gets
+    /// that do not come through switches.
     pub(crate) fn direct_lease_wait_ns(&self) -> u64 {
         self.with_drift_ns(direct_lease_ns(nanoseconds(self.lease)))
     }
@@ -179,7 +197,7 @@ impl Timing {
         nanoseconds(self.heartbeat) * u64::from(self.grace_heartbeats)
     }
 
-    /// Interval at which everything that depends on time is checked.
+    /// Interval at which all timeouts are checked.
     pub(crate) fn tick_ns(&self) -> u64 {
         nanoseconds(self.heartbeat) / 4
     }
@@ -192,24 +210,27 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 /// The configuration of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The cluster's id; persisted state of another cluster is refused.
+    /// The cluster's id. Persisted state of another cluster is refused.
     pub cluster: u128,
-    /// The initial nodes, 1 to [`NODES_MAX`]. Later the cluster has its own list ([`crate::Change`]).
+    /// The initial nodes, 1 to [`NODES_MAX`]. Later the persisted state has the list of nodes
+    /// ([`crate::Change`]).
     pub nodes: Vec<NodeConfig>,
-    /// What is stored where and how; see [`check_keyspaces`]. One that is new to a cluster comes into being when all nodes are there. Others are
-    /// created, and dropped, by commands ([`crate::KeyspaceChange`]).
+    /// The configured keyspaces; see [`check_keyspaces`]. One that the cluster does not have yet is
+    /// created when all nodes are live. Commands create and drop further keyspaces
+    /// ([`crate::KeyspaceChange`]).
     pub keyspaces: Vec<KeyspaceSpec>,
     /// UDP port of all vrings.
     pub port: u16,
-    /// The ring of groups of storage targets beside the vrings, if there is one (Replicast §III).
+    /// The ring of groups of storage targets, if there is one besides the vrings (Replicast §III).
     pub group_ring: Option<GroupRing>,
-    /// What the slowest link between initiators and storage targets carries: all of them reserve windows on links of this rate. Within [`LINK_BITS_PER_SECOND_BOUNDS`].
+    /// The rate of the slowest link between initiators and storage targets, for which all of them
+    /// reserve windows. Within [`LINK_BITS_PER_SECOND_BOUNDS`].
     pub link_bits_per_second: u64,
-    /// How gets are spread, where the protocol leaves a choice.
+    /// How gets are divided, in protocols that allow any consistent member to answer.
     pub balancing: Balancing,
-    /// Addresses of the metadata services: switches accept their messages only from there.
+    /// The metadata services: switches accept their messages only from these addresses.
     pub services: Vec<ServiceConfig>,
-    /// The topology: servers whose port is not their `switch_port`, and trunks between switches.
+    /// The topology: trunks between switches, and servers whose port is not their `switch_port`.
     pub topology: Topology,
     /// The switches that must acknowledge tables, 1 to [`SWITCHES_MAX`].
     pub switches: Vec<SwitchId>,
@@ -224,7 +245,8 @@ pub fn host_id(node: NodeId) -> HostId {
     HostId(node.0)
 }
 
-/// A metadata service's id in the same, by its position in [`Config::services`].
+/// A metadata service's id in switch tables and in [`Config::topology`]. `index`: its position in
+/// [`Config::services`].
 pub fn service_host_id(index: u16) -> HostId {
     HostId(u16::MAX - index)
 }
@@ -268,7 +290,8 @@ pub enum ConfigError {
     Hot(#[from] HotSettingsError),
 }
 
-/// The rings of a cluster with these keyspaces, including those of keyspaces that do not exist yet, and its ring of groups.
+/// The rings of a cluster with these keyspaces, including those of keyspaces that do not exist yet,
+/// and its ring of groups.
 ///
 /// # Errors
 /// The ring of groups is malformed, or overlaps another ring.
@@ -286,7 +309,8 @@ pub fn vrings_of(keyspaces: &[KeyspaceSpec], group_ring: Option<GroupRing>) -> R
 }
 
 impl Config {
-    /// The rings that every switch must know before its first tables arrive, including those of keyspaces that do not exist yet.
+    /// The rings that every switch must know before its first tables arrive, including those of
+    /// keyspaces that do not exist yet.
     ///
     /// # Panics
     /// If the configuration was not validated.
@@ -294,7 +318,7 @@ impl Config {
         vrings_of(&self.keyspaces, self.group_ring).expect("a validated ring of groups overlaps none")
     }
 
-    /// The same as pairs of unicast and multicast rings, in the order of the ids of configured keyspaces.
+    /// The pairs of unicast and multicast rings, in the order of the ids of configured keyspaces.
     pub(crate) fn ring_pairs(&self) -> Vec<(Ipv4Addr, Ipv4Addr)> {
         ring_pairs(&self.keyspaces)
     }
@@ -326,7 +350,7 @@ impl Config {
         self.validate_timing()
     }
 
-    /// The topology, with the homes that nodes have in their own configuration.
+    /// The topology, completed by the homes from the nodes' own configuration.
     pub(crate) fn settled(topology: &Topology, nodes: &[NodeConfig]) -> Topology {
         let mut topology = topology.clone();
         let homes = nodes.iter().filter_map(|node| Some((host_id(node.id), node.home?)));
@@ -356,7 +380,8 @@ impl Config {
         Ok(())
     }
 
-    /// The egress stage of a switch rewrites by port, for hosts that are attached to it.
+    /// Checks that no two servers share a port, because the egress stage of a switch rewrites by
+    /// port for hosts that are attached to it.
     fn validate_topology(&self) -> Result<(), ConfigError> {
         let topology = Self::settled(&self.topology, &self.nodes);
         let nodes = self.nodes.iter().map(|node| (host_id(node.id), node.switch_port));
@@ -409,7 +434,7 @@ impl Config {
     }
 }
 
-/// Bits of a client's address that choose its division.
+/// Number of bits of a client's address that select its division.
 pub(crate) fn division_bits(replicas: usize) -> u32 {
     replicas.next_power_of_two().ilog2()
 }

@@ -1,4 +1,5 @@
-//! Leader election where several instances of the service share a store (R12, R13): a leader lease in the store.
+//! Leader election among several instances of the service that share a store (R12, R13): a leader
+//! lease in the store.
 //!
 //! ```text
 //!   A, leads                    store                      B, standby
@@ -13,14 +14,17 @@
 //!    │ deposed: standby           │                            │
 //! ```
 //!
-//! Durations are only compared on the same clock: the leader counts from before its renewal was written, the standby from after it was read.
-//! So A has fallen silent when B may take the lease, if the clocks' rates differ by no more than an eighth. An instance that was paused past
-//! its lease sends nothing ([`crate::Metadata::handle_leadership`]), and the store refuses what it still had under way: each write names the
-//! holder of the lease, and no name is used twice.
+//! Durations are only compared on the same clock: the leader counts from before its renewal was
+//! written, the standby from after it was read. So A has stopped sending when B may take the lease,
+//! if the clocks' rates differ by no more than an eighth. An instance that was paused past its
+//! lease sends nothing ([`crate::Metadata::handle_leadership`]), and the store refuses its
+//! outstanding writes: each write names the holder of the lease, and no name is used twice.
 //!
-//! A request without an answer may have been carried out, or may be carried out later. It is repeated unchanged: renewing and taking are
-//! idempotent, and a state that is already stored under our own lease is the one that we have sent. While the store does not answer, only the
-//! leader's time runs: when the store is back, the leader has a whole lease to renew, and then continues its term.
+//! A request without an answer may have been carried out, or may be carried out later. It is
+//! repeated unchanged: renewing and taking are idempotent, and a state that is already stored under
+//! our own lease is the one that we have sent. While the store does not answer, no other instance
+//! can take the lease: when the store is back, the leader has a whole lease's time to renew, and
+//! then continues its term.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -29,26 +33,28 @@ use nicekv_proto::Now;
 
 use crate::config::nanoseconds;
 
-/// Renewals in one lease; all but one of them may be lost.
+/// Number of renewals within one lease; all but one of them may be lost.
 const RENEWALS_PER_LEASE: u64 = 4;
 /// Delay between retries while the store does not answer.
 const RETRY_NS: u64 = 20_000_000;
 
-/// The leader lease, as it is stored.
+/// The leader lease, as the store has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaderLease {
-    /// The name under which it was taken; 0: it is free.
+    /// The name under which the lease was taken; 0: the lease is free.
     pub holder: u128,
-    /// Changes with each write under that name.
+    /// Renewal counter: changes with each write under that name.
     pub renewal: u64,
 }
 
-/// A request to the store. At most one is under way. The store carries out each one atomically, and all instances' requests in one order.
+/// A request to the store. At most one is outstanding. The store carries out each one atomically,
+/// and the requests of all instances in one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRequest {
-    /// Answered by [`LeaseAnswer::Seen`].
+    /// Read the lease. Answered by [`LeaseAnswer::Seen`].
     Observe,
-    /// Take the lease if it is still as it was seen. Answered by [`LeaseAnswer::Taken`].
+    /// Take the lease if it has not changed since it was observed. Answered by
+    /// [`LeaseAnswer::Taken`].
     Take {
         /// The lease as observed.
         seen: LeaderLease,
@@ -60,7 +66,8 @@ pub enum LeaseRequest {
         /// The expected holder.
         holder: u128,
     },
-    /// Replace the state and renew the lease, if this holder has it and the state has version `version - 1` (0: no state).
+    /// Replace the state and renew the lease, if this holder has it and the state has version
+    /// `version - 1` (0: no state).
     Persist {
         /// The expected holder.
         holder: u128,
@@ -76,35 +83,34 @@ pub enum LeaseRequest {
     },
 }
 
-/// The store's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseAnswer {
-    /// To [`LeaseRequest::Observe`]: the lease.
+    /// The lease; the answer to [`LeaseRequest::Observe`].
     Seen(LeaderLease),
-    /// The lease is taken, and this is the state at that moment.
+    /// The lease was taken; this is the state at that moment.
     Taken {
-        /// `None` if nothing was ever stored.
+        /// The stored state; `None` if none was ever stored.
         state: Option<Vec<u8>>,
     },
-    /// Renewed, persisted, or released.
+    /// The request to renew, persist or release was carried out.
     Done,
-    /// A condition did not hold.
+    /// A condition of the request did not hold.
     Refused {
         /// The holder of the lease.
         holder: u128,
         /// The version of the stored state.
         version: u64,
     },
-    /// No answer: the request was carried out, was not, or will be.
+    /// The store did not answer: the request was carried out, was not, or will be.
     Silence,
 }
 
-/// A consequence for the service.
+/// An event that the service must handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionEvent {
     /// This instance leads, from this state: create a [`crate::Metadata`] with it.
     Elected {
-        /// `None` if nothing was ever stored.
+        /// The stored state; `None` if none was ever stored.
         state: Option<Vec<u8>>,
     },
     /// The state is persisted; pass it to [`crate::Metadata::handle_storage`].
@@ -116,12 +122,12 @@ pub enum ElectionEvent {
     Deposed,
 }
 
-/// Timing of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTiming {
-    /// Duration from a renewal, on the holder's clock.
+    /// Duration of the lease from a renewal, on the holder's clock.
     pub lease: nicekv_proto::Duration,
-    /// Others wait `lease × (1 + 1/drift_divisor)`; the rates of two clocks must not differ by more.
+    /// Other instances wait `lease × (1 + 1/drift_divisor)`. The rates of two clocks must not
+    /// differ by more.
     pub drift_divisor: u32,
 }
 
@@ -147,9 +153,9 @@ impl LeaseTiming {
 
 #[derive(Clone, Debug)]
 enum Role {
-    /// The last lease that was seen, and since when.
+    /// The last lease that was observed, and when it was first observed.
     Standby { seen: Option<(LeaderLease, u64)> },
-    /// No other instance leads before `until_ns`.
+    /// This instance leads. No other instance leads before `until_ns`.
     Leader { until_ns: u64, step: Option<(u64, Vec<u8>)> },
 }
 
@@ -161,16 +167,17 @@ enum Asked {
     Persist { version: u64 },
 }
 
-/// One instance's part in the election. Call [`Self::poll_request`] and [`Self::poll_event`] after any `handle_*`.
+/// The part of one instance in the election. Call [`Self::poll_request`] and [`Self::poll_event`]
+/// after any `handle_*`.
 #[derive(Clone, Debug)]
 pub struct Election {
     timing: LeaseTiming,
     /// Random identity of this process.
     instance: u64,
-    /// Number of names that this process has used; part of the newest name.
+    /// Number of names that this process has used. It is a part of the newest name.
     candidacies: u64,
     role: Role,
-    /// The unanswered request, and when it was sent.
+    /// The outstanding request, and when it was sent.
     asked: Option<(Asked, u64)>,
     /// When the next request is due.
     due_ns: u64,
@@ -195,8 +202,8 @@ impl Election {
         u128::from(self.instance) << 64 | u128::from(self.candidacies)
     }
 
-    /// No other instance leads before this time, by the boot-time clock; 0 while this one does not lead. For
-    /// [`crate::Metadata::handle_leadership`].
+    /// Before this time, on the boot-time clock, no other instance leads; 0 while this one does not
+    /// lead. Pass it to [`crate::Metadata::handle_leadership`].
     pub fn exclusive_until_ns(&self) -> u64 {
         match self.role {
             Role::Leader { until_ns, .. } => until_ns,
@@ -204,12 +211,13 @@ impl Election {
         }
     }
 
-    /// Whether it holds the lease, as far as it knows.
+    /// Whether this instance holds the lease, as far as it knows.
     pub fn is_leader(&self) -> bool {
         matches!(self.role, Role::Leader { .. })
     }
 
-    /// Persists the leader's next state. If it has been deposed meanwhile the request is dropped; [`ElectionEvent::Deposed`] follows.
+    /// Persists the leader's next state. If the leader has been deposed meanwhile, the request is
+    /// dropped, and [`ElectionEvent::Deposed`] follows.
     pub fn persist(&mut self, version: u64, bytes: Vec<u8>) {
         if let Role::Leader { step, .. } = &mut self.role {
             assert!(step.is_none(), "steps are persisted one by one");
@@ -217,7 +225,7 @@ impl Election {
         }
     }
 
-    /// The next request, if one is due and none is under way.
+    /// The next request, if one is due and none is outstanding.
     pub fn poll_request(&mut self, now: Now) -> Option<LeaseRequest> {
         if self.asked.is_some() {
             return None;
@@ -240,13 +248,14 @@ impl Election {
         Some(request)
     }
 
-    /// Whether nobody leads: the lease is free or has expired, or it is ours from a lost answer.
+    /// Whether the lease may be taken: it is free, it has expired, or we have taken it and the
+    /// answer was lost.
     fn may_take(&self, seen: LeaderLease, since_ns: u64, now: Now) -> bool {
         let is_ours = self.candidacies > 0 && seen.holder == self.name();
         seen.holder == 0 || is_ours || now.boot_ns >= since_ns + self.timing.wait_ns()
     }
 
-    /// Handles the answer to the request under way, or its timeout.
+    /// Handles the answer to the outstanding request, or its timeout.
     pub fn handle_answer(&mut self, now: Now, answer: LeaseAnswer) {
         let (asked, sent_ns) = self.asked.take().expect("there is an answer only to a request");
         self.due_ns = sent_ns.max(now.boot_ns.saturating_sub(RETRY_NS)) + self.timing.renewal_ns();
@@ -259,7 +268,7 @@ impl Election {
             }
             (Asked::Renew, LeaseAnswer::Done) => self.hold(sent_ns),
             (Asked::Persist { version }, LeaseAnswer::Done) => self.handle_persisted(sent_ns, version),
-            // An earlier try was carried out: only we write under our name.
+            // An earlier attempt was carried out, because only this instance writes under its name.
             (Asked::Persist { version }, LeaseAnswer::Refused { holder, version: found })
                 if (holder, found) == (self.name(), version) =>
             {
@@ -301,7 +310,8 @@ impl Election {
         self.events.push_back(ElectionEvent::Persisted { version });
     }
 
-    /// Another instance has or had the lease, or the state is not the one that we stored.
+    /// Becomes a standby: another instance has or had the lease, or the stored state is not the one
+    /// that this instance has written.
     fn stand_by(&mut self, now: Now) {
         if self.is_leader() {
             self.candidacies += 1;
@@ -311,19 +321,20 @@ impl Election {
         self.due_ns = now.boot_ns + RETRY_NS;
     }
 
-    /// Gives the lease up. The request must be sent instead of anything else; the service must have fallen silent.
+    /// Gives the lease up. The returned request must be sent instead of any other, and the service
+    /// must not send anything any more.
     pub fn resign(&mut self) -> Option<LeaseRequest> {
         let holder = self.name();
         let role = core::mem::replace(&mut self.role, Role::Standby { seen: None });
         matches!(role, Role::Leader { .. }).then_some(LeaseRequest::Release { holder })
     }
 
-    /// The next consequence for the service.
+    /// The next event for the service.
     pub fn poll_event(&mut self) -> Option<ElectionEvent> {
         self.events.pop_front()
     }
 
-    /// When to call [`Self::poll_request`] again even if nothing happens.
+    /// When to call [`Self::poll_request`] again if no other event occurs.
     pub fn next_deadline(&self) -> Option<u64> {
         self.asked.is_none().then_some(match &self.role {
             Role::Leader { step: Some(_), .. } => 0,

@@ -7,12 +7,12 @@ fn at(boot_ns: u64) -> Now {
     Now { boot_ns, unix_ms: 0 }
 }
 
-/// A store as [`LeaseRequest`] describes it.
+/// A store that behaves as [`LeaseRequest`] describes.
 #[derive(Default)]
 struct Store {
     leader_lease: LeaderLease,
     state: Option<(u64, Vec<u8>)>,
-    /// Requests that were carried out.
+    /// Number of requests that were carried out.
     writes: usize,
 }
 
@@ -47,7 +47,8 @@ impl Store {
     }
 }
 
-/// Asks what is due at this time, and gets the store's answers at once.
+/// Sends the requests that are due at this time, and handles the store's answers at once. Returns
+/// the events.
 fn run(election: &mut Election, store: &mut Store, now_ns: u64) -> Vec<ElectionEvent> {
     while let Some(request) = election.poll_request(at(now_ns)) {
         let answer = store.execute(&request);
@@ -56,11 +57,11 @@ fn run(election: &mut Election, store: &mut Store, now_ns: u64) -> Vec<ElectionE
     core::iter::from_fn(|| election.poll_event()).collect()
 }
 
-/// The first time from `from_ns` on at which something follows.
+/// The first time from `from_ns` on at which there are events, and these events.
 fn first(election: &mut Election, store: &mut Store, from_ns: u64) -> (u64, Vec<ElectionEvent>) {
     let times = (from_ns..from_ns + 10 * LEASE_NS).step_by(STEP_NS as usize);
     let mut news = times.map(|now_ns| (now_ns, run(election, store, now_ns)));
-    news.find(|(_, events)| !events.is_empty()).expect("something follows")
+    news.find(|(_, events)| !events.is_empty()).expect("an event occurs")
 }
 
 fn election(instance: u64) -> Election {
@@ -77,7 +78,7 @@ fn free_lease_is_taken_at_once_and_renewed_in_time() {
         assert_eq!(run(&mut a, &mut store, now_ns), []);
         assert!(now_ns < a.exclusive_until_ns(), "{now_ns}");
     }
-    assert!(store.writes < 50, "{} renewals in ten leases", store.writes);
+    assert!(store.writes < 50, "{} writes in ten leases", store.writes);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn step_of_a_deposed_leader_is_refused() {
     assert_eq!(store.state, Some((1, vec![2])));
     a.handle_answer(at(now_ns), answer);
     assert_eq!(a.poll_event(), Some(ElectionEvent::Deposed));
-    assert_eq!(a.poll_event(), None, "its step was not persisted, though there is one of that version");
+    assert_eq!(a.poll_event(), None, "the stored state of that version is another instance's");
 }
 
 #[test]
@@ -157,13 +158,13 @@ fn store_outage_keeps_the_leader() {
             }
         }
     }
-    assert!(a.exclusive_until_ns() <= LEASE_NS, "it holds nothing that it has not renewed");
-    // Who stands by is heard first.
+    assert!(a.exclusive_until_ns() <= LEASE_NS, "without a renewal the lease ends");
+    // The standby asks first when the store is back.
     for now_ns in (60 * LEASE_NS..62 * LEASE_NS).step_by(STEP_NS as usize) {
         assert_eq!(run(&mut b, &mut store, now_ns), []);
         assert_eq!(run(&mut a, &mut store, now_ns), []);
     }
-    assert!(a.exclusive_until_ns() > 62 * LEASE_NS, "its term goes on");
+    assert!(a.exclusive_until_ns() > 62 * LEASE_NS, "the leader's term continues");
 }
 
 #[test]

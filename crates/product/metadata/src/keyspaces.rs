@@ -1,7 +1,8 @@
-//! Changes of keyspaces by command, in a running cluster: create and drop (R16).
+//! Commands that create and drop keyspaces in a running cluster (R16).
 //!
-//! A new keyspace gets an id that no keyspace ever had, and the last free pair of rings; the rings of a keyspace that is being dropped stay
-//! its own until no node holds data of it. A dropped keyspace is removed from all tables and from its members in one step; the rest follows
+//! A new keyspace gets an id that no keyspace has ever had, and the last free pair of rings. The
+//! rings of a dropped keyspace are not free until no node holds data of it. One step removes a
+//! dropped keyspace from all tables, and all members from its partitions; the rest follows
 //! ([`crate::decide`]).
 
 use alloc::collections::BTreeMap;
@@ -24,43 +25,40 @@ use crate::state::State;
 pub enum KeyspaceChange {
     /// Create a keyspace.
     Create {
-        /// Its definition, as [`KeyspaceSpec::parse`] reads it, without id and rings. Settings that it leaves out are those of the default
-        /// keyspace, except that replication is multicast.
+        /// The keyspace's definition, as [`KeyspaceSpec::parse`] reads it, without id and rings.
+        /// Settings that it leaves out are those of the default keyspace, except that replication
+        /// is multicast.
         text: String,
     },
     /// Drop a keyspace with its data.
-    Drop {
-        /// Its name.
-        name: String,
-    },
+    Drop { name: String },
 }
 
 /// The effect of a [`KeyspaceChange`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyspacePlan {
-    /// Its id.
     pub id: u16,
-    /// Its name.
     pub name: String,
-    /// All of its settings.
+    /// The keyspace's definition with all of its settings.
     pub text: String,
-    /// Replicas of partitions by node: name, and number that it will hold, or held.
+    /// Replicas of partitions by node: its name, and the number that it will hold, or has held if
+    /// the keyspace is dropped.
     pub replicas: Vec<(String, usize)>,
 }
 
 impl Metadata {
-    /// The effect of a change.
+    /// The effect that a change would have.
     ///
     /// # Errors
-    /// The change would be refused.
+    /// Why the change would be refused.
     pub fn plan_keyspace(&self, change: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
         self.with_keyspace(change).map(|(plan, _)| plan)
     }
 
-    /// Begins a change; like [`Metadata::change`].
+    /// Begins a change like [`Metadata::change`].
     ///
     /// # Errors
-    /// The change is refused.
+    /// Why the change is refused.
     pub fn change_keyspace(&mut self, change: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
         let plan = self.begin_change(|metadata| metadata.with_keyspace(change))?;
         if let KeyspaceChange::Create { .. } = change {
@@ -103,7 +101,7 @@ impl Metadata {
         let state = &self.committed;
         let default = state.keyspaces.iter().find(|spec| spec.id == KeyspaceId::DEFAULT);
         let default = default.ok_or(Refused::NotBegun("it has no default keyspace"))?;
-        // An id after the largest would not exist.
+        // The largest id is not assigned, because `next_keyspace` could not follow it.
         if state.next_keyspace == u16::MAX {
             return Err(Refused::NoKeyspaceNumber);
         }
@@ -119,7 +117,7 @@ impl Metadata {
         Ok(KeyspaceSpec { unicast, multicast, ..asked })
     }
 
-    /// The last free pair of rings: configured keyspaces usually take the first ones.
+    /// The last free pair of rings, because configured keyspaces usually take the first ones.
     fn free_rings(&self) -> Result<(Ipv4Addr, Ipv4Addr), Refused> {
         let state = &self.committed;
         let dropped = state.dropped.iter().map(|dropped| &dropped.spec);

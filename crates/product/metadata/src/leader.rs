@@ -1,5 +1,6 @@
-//! The leader: input changes what is observed; at the end of a batch the persisted state is compared with it, and the next state, if there
-//! is one, is sent to be persisted. One such step is in flight at a time.
+//! The leader. Input changes the observations. At the end of a batch the persisted state is
+//! compared with them, and the next state, if there is one, is sent to be persisted. One such step
+//! is in progress at a time.
 //!
 //! ```text
 //!  handle_* ─▶ observed ─┐
@@ -30,19 +31,20 @@ use crate::status::Counters;
 use crate::targets::Targets;
 use crate::view::{Observed, Situation, has_live_consistent};
 
-/// How often the durable log positions of nodes are persisted, if they have changed. Data that a storage has lost since then are detected by
-/// its peers alone (R18).
+/// Interval at which the durable log positions of nodes are persisted, if they have changed. If a
+/// storage loses data that are newer than that, only its peers detect it (R18).
 const REMEMBER_INTERVAL_NS: u64 = 500_000_000;
 
 /// A request to the driver about the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageRequest {
-    /// [`crate::StateStore::compare_and_swap`], expecting `version - 1`; then [`Metadata::handle_storage`]. On an error the
-    /// driver stops: there is another leader, or no storage.
+    /// Call [`crate::StateStore::compare_and_swap`], expecting `version - 1`; then
+    /// [`Metadata::handle_storage`]. On an error the driver stops: another instance leads, or the
+    /// store has failed.
     Persist {
-        /// The version inside `bytes`.
+        /// The version of the state in `bytes`.
         version: u64,
-        /// The state.
+        /// The encoded state.
         bytes: Vec<u8>,
     },
 }
@@ -50,15 +52,15 @@ pub enum StorageRequest {
 /// A [`StorageRequest::Persist`] was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Persisted {
-    /// Version of the request.
+    /// The version of the request.
     pub version: u64,
 }
 
-/// The core of the metadata service. One leads each cluster.
+/// The core of the metadata service. Each cluster has one leader.
 #[derive(Clone)]
 pub struct Metadata {
     pub(crate) config: Config,
-    /// The persisted state. Everything that is sent is a function of it.
+    /// The persisted state. Everything that is sent is derived from it.
     pub(crate) committed: State,
     /// The state that is being persisted.
     in_flight: Option<State>,
@@ -66,28 +68,29 @@ pub struct Metadata {
     requested: bool,
     /// Whether `in_flight` differs only in the durable log positions of storages.
     only_remembers: bool,
-    /// When these were last persisted.
+    /// When durable log positions were last persisted.
     remembered_ns: u64,
-    /// The version with which this leader's term is persisted; nothing is sent before.
+    /// The version that persists this leader's term. Nothing is sent before it is persisted.
     first_version: u64,
     /// No other instance can lead before this time.
     leads_until_ns: u64,
     pub(crate) observations: Observations,
     targets: Targets,
     outbox: Outbox,
-    /// The directory of `committed`, built on demand.
+    /// The directory of `committed`, built when it is first needed.
     directory: Option<Directory>,
     pub(crate) hot: HotKeys,
     pub(crate) probation: Probation,
     pub(crate) counters: Counters,
     now_ns: u64,
     tick_at_ns: u64,
-    /// Whether there may be something to decide or to announce.
+    /// Whether observations have changed, so that there may be something to decide or to announce.
     observed_change: bool,
 }
 
 impl Metadata {
-    /// A leader of a new term, after the term of `persisted`, the last state, if there is one.
+    /// A leader with a new term. `persisted`: the last state, if there is one; the new term follows
+    /// its term.
     pub fn new(config: Config, persisted: Option<&[u8]>, now: Now) -> Result<Self, StateError> {
         config.validate()?;
         let committed = match persisted {
@@ -123,14 +126,15 @@ impl Metadata {
         })
     }
 
-    /// Whether this leader's term is persisted, and no other leader can have begun. Otherwise nothing is sent.
+    /// Whether this leader's term is persisted, and no other leader can have begun. Otherwise
+    /// nothing is sent.
     pub fn is_leading(&self) -> bool {
         self.committed.version >= self.first_version && !self.is_overdue()
     }
 
-    /// Sets the leader's own lease (R12): no other instance can lead before `until_ns`, by the boot-time clock. A leader that was paused
-    /// past it sends nothing. Without this call there is no such limit, which is right if the state is behind a lock that only the end of
-    /// the process releases.
+    /// Sets the leader's own lease (R12): no other instance can lead before `until_ns`, on the
+    /// boot-time clock. A leader that was paused past it sends nothing. Without this call there is
+    /// no such limit; that is right if a lock protects the state until the process ends.
     pub fn handle_leadership(&mut self, now: Now, until_ns: u64) {
         self.now_ns = now.boot_ns;
         self.leads_until_ns = until_ns;
@@ -141,12 +145,12 @@ impl Metadata {
         self.committed.version
     }
 
-    /// Whether another instance may lead (R12).
+    /// Whether this leader's lease has ended, so that another instance may lead (R12).
     pub fn is_overdue(&self) -> bool {
         self.now_ns >= self.leads_until_ns
     }
 
-    /// Handles a datagram. Invalid ones are counted and ignored.
+    /// Handles a datagram. Invalid datagrams are counted and ignored.
     pub fn handle_datagram(&mut self, now: Now, from: SocketAddrV4, bytes: &[u8]) {
         self.now_ns = now.boot_ns;
         let Ok((_, datagram)) = Datagram::decode(bytes) else {
@@ -192,7 +196,7 @@ impl Metadata {
         }
     }
 
-    /// Records a datagram of a node.
+    /// Records the contents of a node's datagram.
     fn take(&mut self, from: SocketAddrV4, datagram: &Datagram<'_>) {
         let (now_ns, observations) = (self.now_ns, &mut self.observations);
         let news = match datagram {
@@ -226,13 +230,13 @@ impl Metadata {
         self.push(to, Message::HeartbeatReply(reply));
     }
 
-    /// The state is persisted: what follows from it may be sent.
+    /// The state has been persisted, so messages that depend on it may be sent.
     pub fn handle_storage(&mut self, now: Now, persisted: Persisted) {
         self.now_ns = now.boot_ns;
         let next = self.in_flight.take().expect("only what is in flight is persisted");
         assert_eq!(next.version, persisted.version, "steps are persisted one by one");
         if core::mem::take(&mut self.only_remembers) {
-            // No message depends on it.
+            // No message depends on durable log positions.
             self.committed = next;
             self.observed_change = true;
             return;
@@ -249,7 +253,8 @@ impl Metadata {
         }
         self.targets.update(&self.committed);
         self.observations.handle_change(&before, &self.committed, self.now_ns);
-        // Trunks must be opened before there is anything to route, or the nodes behind them could not be reached.
+        // With trunks, tables are needed even before there are partitions: they open the trunks,
+        // without which nodes could not be reached.
         if self.committed.is_bootstrapped() || self.config.topology.has_trunks() {
             let tables = rules::compile(&self.config, &self.committed);
             self.observations.switches.settle(&self.config.nodes);
@@ -259,7 +264,7 @@ impl Metadata {
         self.observed_change = true;
     }
 
-    /// The deadline has passed.
+    /// Handles the deadline of [`Self::next_deadline`].
     pub fn handle_deadline(&mut self, now: Now) {
         self.now_ns = now.boot_ns;
         if self.next_deadline().is_none_or(|deadline_ns| self.now_ns < deadline_ns) {
@@ -274,7 +279,7 @@ impl Metadata {
         }
     }
 
-    /// End of a batch of input: decides and announces.
+    /// Ends a batch of input: decides and announces.
     pub fn handle_batch_end(&mut self, now: Now) {
         self.now_ns = now.boot_ns;
         if core::mem::take(&mut self.observed_change) {
@@ -291,21 +296,21 @@ impl Metadata {
         }
     }
 
-    /// A connection to a switch's agent has been established.
+    /// Handles a new connection to a switch's agent.
     pub fn handle_switch_connected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
         self.observations.switches.handle_connected(switch);
         self.hot.handle_connected(switch);
     }
 
-    /// The connection to a switch's agent is lost.
+    /// Handles the loss of the connection to a switch's agent.
     pub fn handle_switch_disconnected(&mut self, now: Now, switch: SwitchId) {
         self.now_ns = now.boot_ns;
         self.observations.switches.handle_disconnected(switch);
         self.hot.handle_disconnected(switch);
     }
 
-    /// A reply of a switch's agent over its newest connection.
+    /// Handles a reply that a switch's agent sent over its newest connection.
     pub fn handle_switch(&mut self, now: Now, switch: SwitchId, reply: ControlReply) {
         self.now_ns = now.boot_ns;
         if !self.observations.switches.is_connected(switch) {
@@ -321,7 +326,7 @@ impl Metadata {
         self.observed_change = true;
     }
 
-    /// The next datagram to send: writes it to `out` and returns where it goes.
+    /// Writes the next datagram to `out` and returns its destination.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         if self.is_overdue() {
             self.outbox.clear();
@@ -345,20 +350,20 @@ impl Metadata {
         request.or_else(|| self.poll_hot())
     }
 
-    /// When to call [`Metadata::handle_deadline`], by the boot-time clock.
+    /// When to call [`Metadata::handle_deadline`], on the boot-time clock.
     pub fn next_deadline(&self) -> Option<u64> {
         let suspicion_ns =
             if self.is_leading() { self.observations.membership.next_suspicion_ns() } else { None };
         Some(self.tick_at_ns.min(suspicion_ns.unwrap_or(u64::MAX)))
     }
 
-    /// Everything that a decision may depend on.
+    /// Everything on which a decision may depend.
     pub(crate) fn situation(&self) -> Situation<'_> {
         let Self { config, committed, observations, targets, now_ns, .. } = self;
         Situation { config, state: committed, observations, targets, now_ns: *now_ns, moves_wait: false }
     }
 
-    /// Compares the state with what is observed, and begins the next step.
+    /// Compares the state with the observations, and begins the next step.
     fn decide(&mut self) {
         if self.in_flight.is_some() || !self.is_leading() {
             return;
@@ -369,7 +374,7 @@ impl Metadata {
         }
         let mut decision = decide(&self.situation());
         if decision.as_ref().is_some_and(|decision| self.overflows(&decision.state)) {
-            // Failovers need no extra capacity; only moves do.
+            // Failovers need no additional table capacity; only moves do.
             let mut situation = self.situation();
             situation.moves_wait = true;
             decision = decide(&situation);
@@ -391,7 +396,7 @@ impl Metadata {
             && self.observations.storages != self.committed.storages
     }
 
-    /// Persists the durable log positions of nodes, and nothing else.
+    /// Begins to persist the durable log positions of nodes, without other changes.
     fn remember_storages(&mut self) {
         self.remembered_ns = self.now_ns;
         let mut next = self.committed.clone();
@@ -401,7 +406,7 @@ impl Metadata {
         self.only_remembers = true;
     }
 
-    /// The state is an older copy: persists only that fact.
+    /// The state is an older copy: begins to persist only that fact.
     fn persist_contradiction(&mut self) {
         let contradiction = self.observations.contradiction;
         if self.in_flight.is_none() && self.is_leading() && self.committed.contradiction != contradiction {
@@ -434,7 +439,7 @@ impl Metadata {
         }
     }
 
-    /// Sends the persisted state to those who have not acknowledged it.
+    /// Sends the persisted state to nodes and switches that have not acknowledged it.
     fn announce(&mut self) {
         for Announcement { node, assign } in announce::due(&self.situation()) {
             self.observations.watch_mut(assign.partition).handle_sent(node, self.now_ns);

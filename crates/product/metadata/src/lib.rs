@@ -1,4 +1,5 @@
-//! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12, R13, R15 to R18).
+//! The metadata service of NICEKV, as a pure core (NICE §4.1, §4.4, §4.5; rules R6, R7, R9, R12,
+//! R13, R15 to R18).
 //!
 //! ```text
 //!   nodes, switch agents             observe               decide                        announce
@@ -7,9 +8,10 @@
 //!                                 persisted state ──────┘   policy         └─▶ nothing to do
 //! ```
 //!
-//! The core compares the persisted state with what it observes and derives the next state; it remembers no events. Everything that it sends,
-//! except answers to heartbeats and probes, is a function of the persisted state. So no message can overtake its step (R13), and a new leader
-//! resumes an unfinished step by comparing again.
+//! The core compares the persisted state with what it observes and derives the next state; it
+//! remembers no events. Everything that it sends, except answers to heartbeats and probes, is a
+//! function of the persisted state. So no message is sent before its step is persisted (R13), and a
+//! new leader resumes an unfinished step by comparing again.
 //!
 //! Reading order:
 //!

@@ -1,7 +1,8 @@
-//! Changes of partitions by command, in a running cluster: split and merge (R17).
+//! Commands that split and merge partitions in a running cluster (R17).
 //!
-//! A change is persisted as a request, and carried out when the partitions are whole, a few at a time ([`crate::decide`]). It is refused at
-//! once if it cannot be carried out, or if the switches would not have the capacity.
+//! A change is persisted as a request. A few requests at a time are carried out, when their
+//! partitions are whole ([`crate::decide`]). A change is refused at once if it cannot be carried
+//! out, or if the switches do not have the capacity.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -29,31 +30,29 @@ use crate::targets::Targets;
 pub enum PartitionChange {
     /// Split a partition.
     Split {
-        /// The partition.
         partition: u32,
         /// The first vnode of the second half; `None`: the middle.
         at: Option<u16>,
     },
     /// Split a partition of a range-partitioned keyspace.
     SplitAt {
-        /// The partition.
         partition: u32,
         /// The first match value of the second half.
         first: MatchValue,
     },
     /// Merge two adjacent partitions.
     Merge {
-        /// The partitions, in any order.
+        /// The two partitions, in any order.
         partitions: [u32; 2],
     },
     /// Cancel a split or merge that has not begun.
     Cancel {
-        /// The partition.
+        /// One of its partitions.
         partition: u32,
     },
 }
 
-/// A match value, as 32 hexadecimal digits.
+/// A match value, shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchValue(pub u128);
 
@@ -81,20 +80,22 @@ impl<'de> Deserialize<'de> for MatchValue {
 pub struct PartitionPlan {
     /// The keyspace's name.
     pub keyspace: String,
-    /// Its id.
+    /// The keyspace's id.
     pub keyspace_id: u16,
-    /// Whether it is range-partitioned: its match values are the first bytes of keys, not digests.
+    /// Whether the keyspace is range-partitioned: its match values are the first bytes of keys, not
+    /// digests.
     #[serde(default)]
     pub by_range: bool,
     /// The partitions that are replaced, in the order of their match values.
     pub parents: Vec<u32>,
     /// The first and last match value of each partition that results; empty for a cancellation.
     pub children: Vec<(MatchValue, MatchValue)>,
-    /// Replicas that move before a merge or after a split: names of both nodes, and number.
+    /// Number of replicas that move before a merge or after a split, by the names of the old and
+    /// the new node.
     pub moves: Vec<(String, String, usize)>,
 }
 
-/// The number of partitions of these keyspaces after all requested splits.
+/// The number of partitions, in keyspaces for which `counts` is true, after all requested splits.
 pub(crate) fn partitions_to_be(state: &State, counts: impl Fn(KeyspaceId) -> bool) -> usize {
     let there = state.partitions().filter(|(_, partition)| counts(partition.keyspace)).count();
     let is_split = |wish: &&Reshaping| {
@@ -105,18 +106,18 @@ pub(crate) fn partitions_to_be(state: &State, counts: impl Fn(KeyspaceId) -> boo
 }
 
 impl Metadata {
-    /// The effect of a change.
+    /// The effect that a change would have.
     ///
     /// # Errors
-    /// The change would be refused.
+    /// Why the change would be refused.
     pub fn plan_partitions(&self, change: &PartitionChange) -> Result<PartitionPlan, Refused> {
         self.with_partitions(change).map(|(plan, _)| plan)
     }
 
-    /// Begins a change; like [`Metadata::change`].
+    /// Begins a change like [`Metadata::change`].
     ///
     /// # Errors
-    /// The change is refused.
+    /// Why the change is refused.
     pub fn change_partitions(&mut self, change: &PartitionChange) -> Result<PartitionPlan, Refused> {
         self.begin_change(|metadata| metadata.with_partitions(change))
     }
@@ -145,7 +146,7 @@ impl Metadata {
         if first == last {
             return Err(Refused::OneVnode { partition: id.0, vnode: first });
         }
-        // The middle; the first half is the smaller one.
+        // The middle. If the number of vnodes is odd, the first half is smaller by one.
         let at = at.unwrap_or(first + (last - first).div_ceil(2));
         if !(first < at && at <= last) {
             return Err(Refused::NotInside { partition: id.0, at, first, last });
@@ -197,7 +198,7 @@ impl Metadata {
         }
     }
 
-    /// The partition, if it may be split or merged.
+    /// The partition with this id, if it may be split or merged.
     fn reshapable(&self, id: PartitionId) -> Result<&Partition, Refused> {
         let state = &self.committed;
         let PartitionId(partition) = id;
@@ -244,7 +245,7 @@ impl Metadata {
         self.check_count(1)
     }
 
-    /// Checks that `more` partitions can be managed.
+    /// Checks that `more` further partitions can be managed.
     pub(crate) fn check_count(&self, more: u32) -> Result<(), Refused> {
         let to_be: u32 = self.committed.unfounded(&self.config).map(|spec| spec.partitions).sum();
         let partitions = partitions_to_be(&self.committed, |_| true) as u32 + to_be + more;
@@ -254,7 +255,8 @@ impl Metadata {
         }
     }
 
-    /// Checks that switches have the capacity for the tables of a state, including the partitions of requested splits.
+    /// Checks that switches have the capacity for the tables of a state, including the partitions
+    /// that result from requested splits.
     pub(crate) fn check_tables(&self, next: &State) -> Result<(), Refused> {
         let config = Config { nodes: next.node_configs(), ..self.config.clone() };
         let tables = rules::compile(&config, next);
@@ -314,7 +316,7 @@ impl Metadata {
         }
     }
 
-    /// The replicas that have moved when all is done.
+    /// The replicas that will have moved when all changes are complete.
     fn moves_of(
         &self,
         next: &State,

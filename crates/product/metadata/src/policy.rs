@@ -1,4 +1,5 @@
-//! Differences between the replication protocols of partitions; the rest of membership is the same for all.
+//! Differences between the replication protocols of partitions; the rest of membership is the same
+//! for all.
 //!
 //! | | multicast 2PC | chain (C1 to C10) | quorum (R14) |
 //! | --- | --- | --- | --- |
@@ -17,10 +18,10 @@ use nicekv_proto::placement::{KeyspaceSpec, Protocol};
 
 use crate::state::Member;
 
-/// How a silent member is treated.
+/// What happens to a silent member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
-    /// It is removed; the next epoch waits only until it cannot answer gets any more (R6).
+    /// It is removed. The next epoch waits only until it cannot answer gets any more (R6).
     Removed,
     /// It stays a member, and nobody waits for it.
     Counted,
@@ -29,20 +30,21 @@ pub(crate) enum Silent {
 /// The policy of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// R.
+    /// Number of replicas, R.
     pub(crate) replicas: usize,
     pub(crate) silent: Silent,
-    /// Whether other nodes replace absent originals: handoffs, in a chain spares.
+    /// Whether other nodes replace absent originals: handoffs or, in a chain, spares.
     pub(crate) has_handoffs: bool,
-    /// Whether any consistent member may answer a get alone, so that gets may be divided by client address.
+    /// Whether any one consistent member may answer a get, so that gets may be divided by client
+    /// address.
     pub(crate) gets_are_spread: bool,
     /// Whether members may request an epoch with the same members.
     pub(crate) has_fences: bool,
     /// Whether the members form a chain, in their order.
     pub(crate) is_chain: bool,
-    /// Members below which puts stop.
+    /// Minimum number of members for puts.
     pub(crate) members_needed: usize,
-    /// Whether no acknowledged value can be on a single member alone.
+    /// Whether every acknowledged value is on more than one member.
     pub(crate) others_hold: bool,
 }
 
@@ -88,7 +90,7 @@ impl Policy {
         }
     }
 
-    /// Whether the member has all data, and so may lead and may be the last to remain.
+    /// Whether the member has all data, so that it may lead and may be the last one to remain.
     pub(crate) fn may_lead(self, member: &Member) -> bool {
         !member.handoff && member.standing.is_consistent()
     }
@@ -103,7 +105,7 @@ impl Policy {
         has_copied && all_acknowledged
     }
 
-    /// Whether puts continue with `there` of `members` members live.
+    /// Whether puts continue when `there` of `members` members are live.
     pub(crate) fn takes_puts(self, members: usize, there: usize) -> bool {
         let enough = there >= self.members_needed;
         enough && (there == members || self.silent == Silent::Counted)
@@ -122,7 +124,8 @@ mod tests {
             assert_eq!(multicast.takes_puts(members, there), goes_on, "{there} of {members}");
         }
         assert!(Policy::multicast(1).takes_puts(1, 1));
-        // k of R store a value, and R - k + 1 are queried first for the newest.
+        // A value is stored by k of R members; before that, R - k + 1 members are queried for the
+        // newest version.
         for (replicas, write_set, needed) in [(3, 2, 2), (5, 3, 3), (3, 1, 3), (3, 3, 3), (5, 4, 4)] {
             let quorum = Policy::quorum(replicas, write_set);
             for there in 0..=replicas {

@@ -1,12 +1,13 @@
-//! Probation of operators' changes: a change is rolled back if a switch refuses the tables that follow from it. Otherwise the refusal
-//! would also block the next failover.
+//! Probation of operators' changes: a change is rolled back if a switch refuses the tables that
+//! follow from it. Otherwise the refusal would also block the next failover.
 //!
 //! ```text
 //!   change ── persisted ──▶ tables g ── all switches installed g ──▶ stays
 //!                                    └─ one refused g, or later ───▶ rolled back by the next step; reported to the operator
 //! ```
 //!
-//! Probation is not persisted: a new leader keeps the change, and reports the refusal like any other.
+//! Probation is not persisted: a new leader keeps the change, and reports the refusal like any
+//! other.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,13 +16,13 @@ use nicekv_proto::KeyspaceId;
 
 use crate::state::Wish;
 
-/// Rolled back changes that are kept for status.
+/// Upper bound of rolled-back changes that are kept for status.
 const ROLLED_BACK_MAX: usize = 8;
 
 /// How to undo a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undo {
-    /// Restore the node's desired state: removed or drained.
+    /// Restore the node's desired state, removed or drained.
     Node { name: String, wish: Wish },
     /// Drop the keyspace.
     Keyspace { id: KeyspaceId, name: String },
@@ -31,9 +32,9 @@ pub(crate) enum Undo {
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     pub(crate) undo: Undo,
-    /// Version of the state with the change.
+    /// The version of the state that contains the change.
     pub(crate) version: u64,
-    /// Generation of the tables that follow from it; `None` until that state is persisted.
+    /// The generation of the tables that follow from it; `None` until that state is persisted.
     pub(crate) generation: Option<u64>,
 }
 
@@ -45,12 +46,12 @@ pub(crate) struct Probation {
 }
 
 impl Probation {
-    /// Changes that were rolled back, the newest last.
+    /// Descriptions of changes that were rolled back, the newest last.
     pub(crate) fn rolled_back(&self) -> &[String] {
         &self.rolled_back
     }
 
-    /// The tables of the state with this version are compiled as this generation.
+    /// Records that the tables of the state with this version are generation `generation`.
     pub(crate) fn handle_tables(&mut self, version: u64, generation: u64) {
         let watched = self.watched.as_mut().filter(|watched| watched.version == version);
         if let Some(watched) = watched {
@@ -58,7 +59,7 @@ impl Probation {
         }
     }
 
-    /// Records a change that was rolled back.
+    /// Records the description of a change that was rolled back.
     pub(crate) fn record_rollback(&mut self, description: String) {
         self.rolled_back.push(description);
         if self.rolled_back.len() > ROLLED_BACK_MAX {

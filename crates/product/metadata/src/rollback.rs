@@ -11,13 +11,13 @@ use crate::state::{State, Wish};
 impl Metadata {
     /// Puts the change that is being persisted on probation.
     pub(crate) fn begin_probation(&mut self, undo: Undo) {
-        // A switch that already refuses the current tables does not refuse because of this change.
+        // If a switch already refuses the current tables, that is not because of this change.
         let watched = Watched { undo, version: self.committed.version + 1, generation: None };
         let is_watched = self.observations.switches.connected_are_current();
         self.probation.watched = is_watched.then_some(watched);
     }
 
-    /// The state without the change, if a switch has refused its tables.
+    /// The state after the change is rolled back; `None` unless a switch has refused its tables.
     pub(crate) fn rolled_back(&mut self) -> Option<State> {
         let generation = self.probation.watched.as_ref()?.generation?;
         let Some((switch, reason)) = self.observations.switches.take_refusal(generation) else {
@@ -46,7 +46,8 @@ impl Metadata {
         Some(next)
     }
 
-    /// Whether the tables of `next` exceed the switches' capacity although those of the committed state do not.
+    /// Whether the tables of `next` exceed the switches' capacity, although the tables of the
+    /// committed state do not.
     pub(crate) fn overflows(&self, next: &State) -> bool {
         let vrings = self.config.vrings();
         let is_refused = |state: &State| {

@@ -1,4 +1,5 @@
-//! The target replica sets of all partitions: derived from the ring and the state, and cached while nodes and partitions do not change.
+//! The target replica sets of all partitions. They are derived from the ring and the state, and
+//! cached while nodes and partitions do not change.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +13,8 @@ use crate::state::{Reshaping, State};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Targets {
     ring: Vec<NodeId>,
-    /// What a partition owns never changes, so their ids identify the set.
+    /// The partitions for which the targets were computed. A partition's range never changes, so
+    /// the ids suffice.
     partitions: Vec<PartitionId>,
     merges: Vec<Reshaping>,
     /// Partitions that are placed by load instead of by the ring.
@@ -41,7 +43,8 @@ impl Targets {
         self.place();
     }
 
-    /// Applies placements by load, as far as their nodes may hold data. Partitions to be merged follow the first of them.
+    /// Applies placements by load, if their nodes may hold data. A partition that will be merged
+    /// follows the first of its pair.
     fn place(&mut self) {
         let Self { ring, merges, placed, sets, .. } = self;
         for (id, nodes) in placed.iter() {
@@ -59,7 +62,8 @@ impl Targets {
         }
     }
 
-    /// Gives partitions to be merged the originals of the partition that results (R17).
+    /// Adds the targets of a keyspace. Partitions that will be merged get the originals of the
+    /// resulting partition (R17).
     fn add(&mut self, state: &State, spec: &KeyspaceSpec) {
         let of_keyspace = state.partitions().filter(|(_, partition)| partition.keyspace == spec.id);
         let mut begins: Vec<_> = of_keyspace.map(|(id, partition)| (partition.range.first(), id)).collect();

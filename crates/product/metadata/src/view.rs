@@ -1,4 +1,5 @@
-//! The input of a decision: the persisted state and the observations, from the point of view of one partition.
+//! The input of a decision: the persisted state and the observations, from the point of view of one
+//! partition.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,10 +13,10 @@ use crate::policy::Policy;
 use crate::state::{Left, Member, Partition, Process, Removed, State, Wish, storages};
 use crate::targets::Targets;
 
-/// Partitions that a node may copy at once because they move to it.
+/// Upper bound of partitions that a node copies at the same time because they move to it.
 pub(crate) const MOVES_PER_NODE_MAX: usize = 4;
 
-/// Knowledge about the nodes, from the point of view of one partition.
+/// What is known about the nodes, from the point of view of one partition.
 pub(crate) trait Observed {
     /// The policy of the partition's protocol.
     fn policy(&self) -> Policy;
@@ -25,8 +26,8 @@ pub(crate) trait Observed {
     fn identity(&self, _node: NodeId) -> Option<u128> {
         None
     }
-    /// Whether `survivor` has proven to be live since `silent` is not. Otherwise they may have died together, and `silent` may be the one that
-    /// returns with its data.
+    /// Whether `survivor` has proven to be live since `silent` fell silent. Otherwise they may have
+    /// died together, and `silent` may be the one that returns with its data.
     fn outlives(&self, survivor: NodeId, silent: NodeId) -> bool;
     /// The newest epoch that this process of the node has acknowledged; 0 if none.
     fn acknowledged(&self, node: NodeId, incarnation: u64) -> u32;
@@ -34,24 +35,26 @@ pub(crate) trait Observed {
     fn copied(&self, node: NodeId) -> bool;
     /// Whether a former member cannot answer gets any more.
     fn harmless(&self, removed: &Removed) -> bool;
-    /// Whether a former member may still consider itself a member of a partition that this one replaces (R17).
+    /// Whether a former member may still consider itself a member of a partition that this one
+    /// replaces (R17).
     fn is_of_parent(&self, _removed: &Removed) -> bool {
         false
     }
-    /// Whether a former member has reported that it holds no data any more.
+    /// Whether a former member has reported that it does not hold data any more.
     fn discarded(&self, left: &Left) -> bool;
     /// Whether the node's disk has space for the copy of a joiner.
     fn has_space(&self, node: NodeId) -> bool;
-    /// Whether the node is barred for now.
+    /// Whether the node is barred at present.
     fn barred(&self, node: NodeId) -> bool;
-    /// The live member that must be removed because it and another one cannot communicate.
+    /// The live member that must be removed, because it and another one cannot communicate.
     fn expelled(&self) -> Option<NodeId>;
-    /// Partitions that the node leads.
+    /// Number of partitions that the node leads.
     fn led(&self, node: NodeId) -> usize;
-    /// Live nodes that may join as handoffs, the best first; empty before the handoff delay is over, except in an urgent case.
+    /// Live nodes that may join as handoffs, the best first. Empty before the handoff delay has
+    /// passed, unless the case is urgent.
     fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)>;
-    /// Whether the partition has been whole for long enough that its first original, this node, may lead it again, and no other partition is being
-    /// given back to that node.
+    /// Whether the first original, this node, may become primary again: the partition has been
+    /// whole for long enough, and no other partition is being given back to that node.
     fn may_lead_again(&self, node: NodeId) -> bool;
     /// The target originals, the preferred leader first.
     fn target(&self) -> &[NodeId];
@@ -61,7 +64,7 @@ pub(crate) trait Observed {
     fn is_given_up(&self, _node: NodeId) -> bool {
         false
     }
-    /// Whether a member has asked for another epoch, and the current one has lasted long enough.
+    /// Whether a member has requested another epoch, and the current one has lasted long enough.
     fn wants_fence(&self) -> bool;
     /// The round that the partition's names of objects should adopt (P8); 0 if it has none.
     fn round(&self) -> u64 {
@@ -74,7 +77,7 @@ pub(crate) fn has_live_consistent(partition: &Partition, observed: &impl Observe
     holders(partition, observed).any(|member| is_intact(member, observed))
 }
 
-/// Whether every consistent original is live and none has its data: the data are lost.
+/// Whether the data are lost: every consistent original is live, and none has its data.
 pub(crate) fn is_lost(partition: &Partition, observed: &impl Observed) -> bool {
     let wiped = |member: &Member| {
         observed.live(member.node).is_some_and(|process| process.storage != member.process.storage)
@@ -107,19 +110,19 @@ pub(crate) fn all_acknowledged(partition: &Partition, observed: &impl Observed) 
     partition.members.iter().filter(is_awaited).all(acknowledged)
 }
 
-/// The tasks of nodes over all partitions, so that the next task goes to a node with few.
+/// The tasks of each node over all partitions, so that the next task goes to a node with few.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     led: BTreeMap<NodeId, usize>,
     stands_in: BTreeMap<NodeId, usize>,
-    /// Partitions that are moving to the node.
+    /// Number of partitions that are moving to each node.
     moving: BTreeMap<NodeId, usize>,
-    /// Nodes that lead a partition whose epoch is not acknowledged by all.
+    /// Nodes that lead a partition whose epoch not all members have acknowledged.
     taking_over: BTreeSet<NodeId>,
 }
 
 impl Load {
-    /// The tasks in the whole state.
+    /// The tasks that the whole state implies.
     pub(crate) fn of(situation: &Situation<'_>) -> Self {
         let mut load = Self::default();
         for (id, partition) in situation.state.partitions() {
@@ -141,7 +144,7 @@ impl Load {
         }
     }
 
-    /// A partition changes from `old` to `new`.
+    /// Updates the tasks after a partition has changed from `old` to `new`.
     pub(crate) fn replace(&mut self, old: &Partition, new: &Partition) {
         *self.led.entry(old.primary).or_default() -= 1;
         for handoff in old.handoffs() {
@@ -162,7 +165,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) observations: &'a Observations,
     pub(crate) targets: &'a Targets,
     pub(crate) now_ns: u64,
-    /// Whether no partition may move for now, because the switches do not have the capacity.
+    /// Whether no partition may move at present, because the switches do not have the capacity.
     pub(crate) moves_wait: bool,
 }
 
@@ -181,12 +184,14 @@ impl<'a> Situation<'a> {
         let Observations { switches, membership, .. } = observations;
         let &Removed { node, incarnation, .. } = removed;
         let no_switch_leads_there = switches.all_current();
-        // Clients with a directory do not come through switches.
+        // Gets of clients with a directory do not come through switches, so the direct lease counts
+        // for them.
         (no_switch_leads_there && membership.direct_lease_is_over(node, incarnation, now_ns))
             || membership.lease_is_over(node, incarnation, now_ns)
     }
 
-    /// Whether the data of former members are not needed: R originals have all data, and are live (R16).
+    /// Whether the data of former members are no longer needed: R originals have all data, and are
+    /// live (R16).
     pub(crate) fn may_discard(self, id: PartitionId, partition: &Partition) -> bool {
         let view = self.view(id, partition);
         let is_intact = |member: &Member| is_intact(member, &view);
@@ -207,7 +212,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Adds the tasks of nodes.
+    /// Adds the tasks of nodes to the view.
     pub(crate) fn with_load(self, load: &'a Load) -> Self {
         Self { load: Some(load), ..self }
     }

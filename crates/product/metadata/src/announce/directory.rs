@@ -1,5 +1,5 @@
-//! The directory: for nodes that coordinate requests to chains themselves (TurboKV §1). Like the switches' records, a function of the persisted
-//! state.
+//! The directory for nodes that coordinate requests to chains themselves (TurboKV §1). Like the
+//! switches' records, it is a function of the persisted state.
 
 use nicekv_proto::directory::DirectoryRecord;
 use nicekv_proto::placement::Directory;

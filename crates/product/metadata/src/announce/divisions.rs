@@ -1,7 +1,8 @@
 //! Compiles divisions to the table `division` (NICE §4.5).
 //!
-//! Invariant: the table has divisions only for members that serve in the newest epoch, whatever is persisted. So gets go to a newly consistent
-//! replica only after all members have acknowledged that (R7), and never to a removed one (R6). The primary answers gets that no entry claims.
+//! Invariant: the table has divisions only for members that serve in the newest epoch, whatever is
+//! persisted. So gets go to a newly consistent replica only after all members have acknowledged
+//! this (R7), and never to a removed one (R6). The primary answers gets that no entry matches.
 
 use alloc::vec::Vec;
 
@@ -11,8 +12,8 @@ use nicekv_switch::DivisionEntry;
 use crate::config::{Balancing, Config, host_id};
 use crate::state::{Division, Partition, Standing, State};
 
-/// The entries, and the number of partitions left without, because a table of this capacity has no room: all their gets go to their primaries.
-/// Partitions with the smallest ids come first.
+/// The entries, and the number of partitions without entries because `capacity` does not suffice:
+/// the primary answers all of their gets. Partitions with the smallest ids come first.
 pub(crate) fn entries(config: &Config, state: &State, capacity: usize) -> (Vec<DivisionEntry>, usize) {
     let (mut entries, mut left_out) = (Vec::new(), 0);
     if config.balancing == Balancing::None {

@@ -1,5 +1,6 @@
-//! Announces the persisted state until it is acknowledged: assignments to nodes, tables to switches ([`rules`], [`divisions`]). It is derived
-//! from nothing else, so no message can overtake its step (R13).
+//! Announces the persisted state until it is acknowledged: assignments to nodes, tables to switches
+//! ([`rules`], [`divisions`]). Every announcement is derived from persisted state only, so no
+//! message can be sent before its step is persisted (R13).
 
 pub(crate) mod directory;
 pub(crate) mod divisions;
@@ -25,13 +26,13 @@ use crate::observe::{Observations, Stray};
 use crate::state::{Child, Gone, Left, Member, Parent, Partition, Removed};
 use crate::view::Situation;
 
-/// Unacknowledged assignments to one node; more would overflow its socket.
+/// Upper bound of unacknowledged assignments to one node; more would overflow its socket.
 const ASSIGNS_IN_FLIGHT_MAX: usize = 64;
-/// Partitions that one node is asked to discard at once.
+/// Upper bound of partitions that one node is asked to discard at the same time.
 const DISCARDS_IN_FLIGHT_MAX: usize = 16;
 /// Interval at which a node is asked again to discard the same partition.
 const DISCARD_INTERVAL_NS: u64 = 1_000_000_000;
-/// Capacity of the outbox in datagrams; more are dropped, as by a network.
+/// Capacity of the outbox in datagrams. Further datagrams are dropped, as a network may drop them.
 const TRANSMIT_QUEUE_MAX: usize = 1 << 16;
 
 /// A message to a node.
@@ -42,7 +43,8 @@ pub(crate) enum Message {
     Probe(Probe),
     /// An encoded page of the directory.
     Directory(Vec<u8>),
-    /// The holders of copies of a hot key. It only steers, so it does not depend on persisted state.
+    /// The holders of copies of a hot key. Hot keys only affect routing, so this does not depend on
+    /// persisted state.
     HotAssign(HotAssign),
 }
 
@@ -80,14 +82,14 @@ impl Outbox {
     }
 }
 
-/// An assignment to send now.
+/// An assignment that is due.
 pub(crate) struct Announcement {
     pub(crate) node: NodeId,
     pub(crate) assign: Assign,
 }
 
-/// The assignments that are due: every live member, and every former member that does not know that it is none, gets the newest epoch until it
-/// acknowledges it.
+/// The assignments that are due. Every live member, and every former member that does not know yet
+/// that it was removed, is sent the newest epoch until it acknowledges it.
 pub(crate) fn due(situation: &Situation<'_>) -> Vec<Announcement> {
     let mut outstanding: BTreeMap<NodeId, usize> = BTreeMap::new();
     let interval_ns = nanoseconds(situation.config.timing.heartbeat);
@@ -116,7 +118,8 @@ pub(crate) fn due(situation: &Situation<'_>) -> Vec<Announcement> {
     due
 }
 
-/// Discard orders that are due, to live nodes that hold the data: a few at a time, repeated until the node reports that they are done (R16).
+/// The orders to discard data that are due. They go to live nodes that hold the data, a few at a
+/// time, and are repeated until the node reports that it has discarded them (R16).
 pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
     let mut told: BTreeMap<NodeId, usize> = BTreeMap::new();
     let mut due = Vec::new();
@@ -137,7 +140,7 @@ pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
         tell(id, &gone.left, &|incarnation| last_assign(situation, id, spec, gone, incarnation));
     }
     for (id, partition) in situation.state.partitions().filter(|(_, partition)| !partition.left.is_empty()) {
-        // An absent original returns to the data that it holds.
+        // An absent original needs the data that it holds when it returns.
         let is_needed = |left: &Left| partition.has(left.node);
         let left: Vec<_> = partition.left.iter().copied().filter(|left| !is_needed(left)).collect();
         if !left.is_empty() && situation.may_discard(id, partition) {
@@ -147,8 +150,10 @@ pub(crate) fn due_discards(situation: &Situation<'_>) -> Vec<Announcement> {
     due
 }
 
-/// The assignment for a partition that a node found on its disk: to discard it, if the node is not to be a member and its data are not needed
-/// (R16); otherwise none. A partition whose id was assigned and no longer exists is not needed, whichever copy of the state this is.
+/// The assignment for a partition that a node has found on its disk. It says to discard the
+/// partition if the node should not be a member and the data are not needed (R16); otherwise there
+/// is none. If the id was assigned and the partition no longer exists, its data are not needed,
+/// even if this state is an older copy.
 pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) -> Option<Announcement> {
     let Stray { partition: id, incarnation, replication } = *stray;
     let state = situation.state;
@@ -159,7 +164,7 @@ pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) 
         Some(partition) if partition.has(node) || !situation.may_discard(id, partition) => return None,
         Some(partition) => assign(situation, id, partition, incarnation),
         None if !state.was_given(id) || state.is_awaited(id) => return None,
-        // There is no epoch after the largest.
+        // The largest epoch, so that no later one can follow.
         None => Assign {
             epoch: Epoch(u32::MAX),
             activated: true,
@@ -169,7 +174,7 @@ pub(crate) fn for_stray(situation: &Situation<'_>, node: NodeId, stray: &Stray) 
     Some(Announcement { node, assign: Assign { discard: true, ..discard } })
 }
 
-/// Live member processes that have not acknowledged the newest epoch.
+/// Live processes of members and former members that have not acknowledged the newest epoch.
 fn uninformed(situation: &Situation<'_>, id: PartitionId, partition: &Partition) -> Vec<(NodeId, u64)> {
     let view = situation.view(id, partition);
     let members = partition.members.iter().filter(|member| !view.is_informed(member));
@@ -181,7 +186,7 @@ fn uninformed(situation: &Situation<'_>, id: PartitionId, partition: &Partition)
     members.chain(unaware(situation, id, &removed)).collect()
 }
 
-/// Live processes of former members that have not acknowledged that they are none.
+/// Live processes of former members that have not acknowledged that they are not members.
 fn unaware(situation: &Situation<'_>, id: PartitionId, removed: &[Removed]) -> Vec<(NodeId, u64)> {
     let Observations { membership, .. } = situation.observations;
     let watch = situation.observations.watch(id);
@@ -193,7 +198,7 @@ fn unaware(situation: &Situation<'_>, id: PartitionId, removed: &[Removed]) -> V
     unaware.filter(|(node, incarnation)| membership.is_live(*node, *incarnation)).collect()
 }
 
-/// The epoch of a partition without members.
+/// The last epoch of a partition that no longer exists; it has no members.
 fn last_assign(
     situation: &Situation<'_>,
     id: PartitionId,
@@ -246,7 +251,7 @@ fn without_members(
 fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, incarnation: u64) -> Assign {
     let Situation { config, state, .. } = situation;
     let keyspace = state.keyspace(partition);
-    // Any vnode of the partition reaches all of its members.
+    // Any vnode of the partition will do, because each reaches all of its members.
     let (vnode, _) = vnodes(partition.range);
     let member = |member: &Member| AnnouncedMember {
         node: member.node,
@@ -276,7 +281,7 @@ fn assign(situation: &Situation<'_>, id: PartitionId, partition: &Partition, inc
         children: forming.map(|forming| forming.children.iter().map(child).collect()).unwrap_or_default(),
         sealed: forming.is_some_and(|forming| forming.sealed),
         parents: partition.parents.iter().map(parent).collect(),
-        // A chunk put in the round before may still get its name.
+        // A chunk that was put in the previous round may still get its name.
         stamp_min: Round(partition.round.saturating_sub(1)),
     }
 }

@@ -8,8 +8,8 @@
 //!   multicast_vring  a group of storage targets ─▶ those whose bits are in the address (Replicast §III)
 //! ```
 //!
-//! For a chain, the unicast ring leads to the tail and the multicast ring only to the head; both entries have the epoch and the nodes, for the
-//! header that switches write (C5).
+//! For a chain, the unicast ring leads to the tail and the multicast ring only to the head; both
+//! entries have the epoch and the nodes, for the header that switches write (C5).
 //!
 //! Invariant: the host of a unicast entry is a consistent member in the newest epoch.
 
@@ -36,7 +36,7 @@ pub(crate) fn compile(config: &Config, state: &State) -> TableSet {
     compile_within(config, state, Table::Division.capacity())
 }
 
-/// The same with at most `divisions_max` divisions.
+/// Like [`compile`], with at most `divisions_max` divisions.
 pub(crate) fn compile_within(config: &Config, state: &State, divisions_max: usize) -> TableSet {
     let (division, _) = divisions::entries(config, state, divisions_max);
     let mut tables = TableSet { hosts: hosts(config), division, ..TableSet::default() };
@@ -117,7 +117,7 @@ fn hosts(config: &Config) -> Vec<Host> {
         port: node.switch_port,
         is_remote: false,
     };
-    // Numbered from the end; operators number nodes from the beginning.
+    // Ids of services count down from the largest, because operators number nodes upwards.
     let service = |(service, index): (&ServiceConfig, u16)| Host {
         id: service_host_id(index),
         role: HostRole::Metadata,

@@ -7,12 +7,14 @@ use thiserror::Error;
 
 const _: () = assert!(nicekv_hotkeys::VALUES_MAX as usize == HOT_VALUES_MAX);
 
-/// Detection and spreading of hot keys. [`Default`] has the parameters that KVSwitch's figures were best with, and a period of one second.
+/// Detection and spreading of hot keys. [`Default`] has the best parameters of KVSwitch's
+/// evaluation, and a period of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotSettings {
-    /// Interval of readings of a switch, and of changes because of load.
+    /// Interval at which a switch's counts are read and its entries are changed because of load.
     pub period: Duration,
-    /// Parameters of detection and policy; `holders_max` counts nodes that are not members of the key's partition.
+    /// Parameters of detection and policy; `holders_max` counts nodes that are not members of the
+    /// key's partition.
     pub keys: nicekv_hotkeys::Config,
 }
 
@@ -27,22 +29,16 @@ impl Default for HotSettings {
 /// Why settings are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HotSettingsError {
-    /// A period of zero.
+    /// The period is zero.
     #[error("period is 0, but must be positive")]
     Period,
-    /// More keys than a table holds.
+    /// More keys than the table can hold.
     #[error("keys_max is {keys_max}, but table hot holds {HOT_CAPACITY}")]
-    Capacity {
-        /// The setting.
-        keys_max: u32,
-    },
-    /// More holders than an entry holds.
+    Capacity { keys_max: u32 },
+    /// More holders than an entry can have.
     #[error("holders_max is {holders_max}, but must be from 0 to {HOT_HOLDERS_MAX}")]
-    Holders {
-        /// The setting.
-        holders_max: u32,
-    },
-    /// A parameter out of bounds.
+    Holders { holders_max: u32 },
+    /// A parameter is out of bounds.
     #[error(transparent)]
     Keys(#[from] nicekv_hotkeys::ConfigError),
 }
@@ -60,7 +56,7 @@ impl HotSettingsError {
 }
 
 impl HotSettings {
-    /// The first invalid setting.
+    /// Checks the settings; the error names the first invalid one.
     pub fn check(&self) -> Result<(), HotSettingsError> {
         let nicekv_hotkeys::Config { keys_max, holders_max, .. } = self.keys;
         if self.period.is_zero() {
@@ -76,12 +72,13 @@ impl HotSettings {
         Ok(())
     }
 
-    /// Most nodes that have copies of a key and are not members of its partition.
+    /// Upper bound of the nodes that have copies of a key and are not members of its partition.
     pub(crate) fn holders_max(&self) -> usize {
         self.keys.holders_max as usize
     }
 
-    /// Parameters of a plan. It places copies among all nodes including members, so its bounds include members as well.
+    /// Parameters of a plan. It places copies among all nodes including members, so members are
+    /// added to its bounds.
     pub(crate) fn keys_to_plan(&self) -> nicekv_hotkeys::Config {
         let all = nicekv_hotkeys::Config::default().holders_max;
         let holders_max = if self.keys.holders_max == 0 { 0 } else { all };

@@ -1,4 +1,5 @@
-//! The end of partitions: of dropped keyspaces (R16), and of partitions that were split or merged (R17).
+//! The end of partitions: of dropped keyspaces (R16), and of partitions that were split or merged
+//! (R17).
 //!
 //! ```text
 //!   metadata                         switches              members
@@ -12,13 +13,16 @@
 //!      │ persist: forgotten, when all have reported it and every switch has installed tables without it
 //! ```
 //!
-//! Quiet: no node answers gets of it or acknowledges puts. Either no switch leads to it; or each former member knows that it is none, or has no
-//! lease; and so many know it or are gone that the others are too few for a put.
+//! Quiet: no node answers gets of the partition or acknowledges puts any more. For gets, each former
+//! member must know that it was removed, or have no lease that counts (R6). For puts, either every
+//! switch has installed tables without the partition, or so many members know its end that the
+//! others are too few.
 //!
-//! A partition that was split or merged is quiet when its children are whole: until then children may be built from its members' data, and the
-//! members learn of its end from the assignments of its children. A process that was a member of it, but was removed and is in no child, gets no
-//! lease until it has been told of the end of this partition, too; otherwise it could continue to answer gets. It is told as soon as nothing
-//! more is built from its data.
+//! A partition that was split or merged is quiet when its children are whole. Until then children
+//! may be built from its members' data, and the members learn of its end from the assignments of
+//! its children. A process that was removed from it, or is not a member of a child, gets no lease
+//! until it knows the end of this partition, too; otherwise it could continue to answer gets. It is
+//! notified as soon as no child is built from its data any more.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -30,7 +34,7 @@ use crate::observe::Watch;
 use crate::state::{Dropped, Gone, Left, Partition, Removed};
 use crate::view::Situation;
 
-/// The keyspaces that are still being dropped, if something about them has changed.
+/// The keyspaces that are still being dropped; `None` if nothing has changed.
 pub(super) fn next(situation: &Situation<'_>) -> Option<Vec<Dropped>> {
     let before = &situation.state.dropped;
     let mut after = before.clone();
@@ -46,7 +50,7 @@ pub(super) fn next(situation: &Situation<'_>) -> Option<Vec<Dropped>> {
     (after != *before).then_some(after)
 }
 
-/// The same for partitions that were split or merged.
+/// The split or merged partitions that are not forgotten yet; `None` if nothing has changed.
 pub(super) fn next_reshaped(situation: &Situation<'_>) -> Option<BTreeMap<PartitionId, Gone>> {
     let before = &situation.state.reshaped;
     let mut after = before.clone();
@@ -75,7 +79,8 @@ fn step_reshaped(situation: &Situation<'_>, id: PartitionId, gone: &mut Gone) {
     }
 }
 
-/// The members to inform of the end of a partition. For a split or merged one, not those from whose data children are still built.
+/// The former members that must be notified of the end of a partition. For a split or merged one,
+/// these do not include members from whose data children are still being built.
 pub(crate) fn to_be_told(situation: &Situation<'_>, gone: &Gone) -> Vec<Removed> {
     let is_needed = |removed: &Removed, id: &PartitionId| {
         let known = situation.observations.watch(*id).acknowledged(removed.node, removed.incarnation);
@@ -102,7 +107,7 @@ fn step(situation: &Situation<'_>, id: PartitionId, spec: &KeyspaceSpec, gone: &
     }
 }
 
-/// Whether a former member knows that it is none, or its process is gone.
+/// Whether a former member knows that it is not a member, or its process is gone.
 fn is_told(situation: &Situation<'_>, watch: &Watch, removed: &Removed) -> bool {
     let known = watch.acknowledged(removed.node, removed.incarnation);
     let live = situation.observations.membership.live(removed.node);
@@ -110,7 +115,8 @@ fn is_told(situation: &Situation<'_>, watch: &Watch, removed: &Removed) -> bool 
         || live.is_some_and(|process| process.incarnation != removed.incarnation)
 }
 
-/// The number of members that must be out for the others to be too few for a put.
+/// Number of members that must know the end of the partition, or be gone, so that the others are
+/// too few for a put.
 fn told_needed(spec: &KeyspaceSpec) -> usize {
     match spec.protocol {
         Protocol::Multicast | Protocol::Chain => 1,

@@ -1,4 +1,5 @@
-//! The epochs of a partition (rules R3, R6, R7, R9): pure functions of its state and of what is observed.
+//! The epochs of a partition (rules R3, R6, R7, R9): pure functions of its state and of what is
+//! observed.
 //!
 //! ```text
 //!              all acked        copy done        all acked
@@ -7,16 +8,18 @@
 //!      ╚═══ live again ═══ removed ◀════════╩══ suspected ═════╝
 //! ```
 //!
-//! Originals and handoffs go through the same states; [`super::handoffs`] says when a handoff joins and leaves.
+//! Originals and handoffs go through the same states; [`super::handoffs`] says when a handoff joins
+//! and leaves.
 //!
-//! No events are remembered: everything is decided by comparing the state with what is observed now, so an event that is lost, repeated or
-//! reordered makes no difference in the end.
+//! No events are remembered: everything is decided by comparing the state with what is observed
+//! now, so an event that is lost, repeated or reordered makes no difference in the end.
 //!
-//! [`Policy`](crate::policy::Policy) has the differences between protocols: where silent members are counted instead of removed, only a new
-//! storage goes through the states from Joining on.
+//! [`Policy`](crate::policy::Policy) has the differences between protocols: where silent members
+//! are counted instead of removed, only a new storage goes through the states from Joining on.
 //!
-//! Invariants: the primary is a consistent original; a consistent original is removed only while another one stays that has proven to be live
-//! and intact; a serving member that is removed is waited for (R6) before the epoch is activated, and so are those of the epochs before.
+//! Invariants: the primary is a consistent original; a consistent original is removed only while
+//! another one stays that has proven to be live and intact; a serving member that is removed is
+//! waited for (R6) before the epoch is activated, and so are those of the epochs before.
 
 use alloc::vec::Vec;
 
@@ -69,7 +72,8 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     let partition = moved.as_ref().unwrap_or(partition);
     let mut members = next_members(partition, observed);
     if observed.policy().is_chain {
-        // Members with all data keep their place; joiners come behind them, and start anew (C8, C9).
+        // Members with all data keep their place in the chain. Joiners come behind them, and start
+        // without data (C8, C9).
         members.sort_by_key(|member| !member.standing.is_consistent());
     }
     let announced = |member: &Member| (member.node, member.process, member.standing.is_consistent());
@@ -89,7 +93,8 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
         originals.contains(node) && !members.iter().any(holds_anew)
     });
     for member in &before.members {
-        // In quorum mode a joiner may answer at once, except a newcomer.
+        // In quorum mode a joiner, unless it is a newcomer, may answer at once. So its removal is
+        // recorded.
         let may_answer = observed.policy().silent == Silent::Counted
             && !before.is_newcomer(member.node)
             && next.member(member.node).is_none();
@@ -107,16 +112,16 @@ pub(crate) fn next_epoch(partition: &Partition, observed: &impl Observed) -> Opt
     Some(next)
 }
 
-/// A new epoch with nothing else changed: a member has asked for it (R14), or names are to adopt a round (P8), which waits until formed children
-/// have become partitions.
+/// A new epoch without other changes. Either a member has requested it (R14), or names should adopt
+/// a round (P8). The latter waits until formed children have become partitions.
 fn fence(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let is_to_adopt = partition.round < observed.round() && partition.forming.is_none();
     let calls_for_it = is_to_adopt || observed.wants_fence();
     calls_for_it.then(|| Partition { epoch: partition.epoch + 1, ..partition.clone() })
 }
 
-/// The epoch in which the first original leads a whole partition again. It is activated at once: the former primary stays a member, so nothing
-/// is decided without it.
+/// The epoch in which the first original becomes primary of a whole partition again. It is
+/// activated at once: the former primary stays a member, so nothing is decided without it.
 fn given_back(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let first = partition.originals[0];
     let calls_for_it = first != partition.primary
@@ -171,8 +176,9 @@ fn next_members(partition: &Partition, observed: &impl Observed) -> Vec<Member> 
     members
 }
 
-/// A member that is neither an original nor a handoff stays while it has all data; a handoff that is an original now joins as one. A spare of a
-/// chain stays while it joins, if it is still the process that was asked to.
+/// Whether a member keeps its place. A member that is neither an original nor a handoff stays while
+/// it has all data. A handoff that has become an original joins anew. A spare of a chain stays
+/// while it joins, if it is still the same process.
 fn has_place(partition: &Partition, before: &Member, member: &Member, observed: &impl Observed) -> bool {
     if partition.originals.contains(&member.node) {
         return !member.handoff;
@@ -181,8 +187,9 @@ fn has_place(partition: &Partition, before: &Member, member: &Member, observed: 
     member.handoff || member.standing.is_consistent() || is_spare
 }
 
-/// A joiner without disk space for its copy would make every put fail, so it stays out until it has space. A member with all data stays, and
-/// refuses puts; where members are only counted, nobody waits for it.
+/// Whether a member's disk space allows it to take part. A joiner without space for its copy would
+/// make every put fail, so it stays out. A member with all data stays, and refuses puts. Where
+/// members are only counted, nobody waits for a full one.
 fn is_welcome(member: &Member, observed: &impl Observed) -> bool {
     let stays = member.standing.is_consistent() || observed.policy().silent == Silent::Counted;
     stays || observed.has_space(member.node)
@@ -200,7 +207,7 @@ fn next_member(
             Standing::Promoted
         }
         standing if same_process => standing,
-        // Its log has everything that it acknowledged (R18).
+        // The process has restarted, and its log has everything that it had acknowledged (R18).
         standing if standing.is_consistent() && is_same_storage(member, process) => Standing::Promoted,
         _ => Standing::Joining,
     };
@@ -211,9 +218,10 @@ fn is_consistent(member: &Member, all_acknowledged: bool, observed: &impl Observ
     observed.policy().is_consistent(observed.copied(member.node), all_acknowledged)
 }
 
-/// Records that `member` of the epoch before is no longer a member, or no longer consistent.
+/// Records that `member` of the previous epoch is no longer a member, or no longer consistent.
 ///
-/// A restarted member that stays consistent is not recorded: nothing is decided without it, and its former process is gone.
+/// A restarted member that stays consistent is not recorded: nothing is decided without it, and its
+/// former process is gone.
 fn remember_removed(next: &mut Partition, member: &Member, may_answer: bool) {
     let served = member.standing.is_consistent() || may_answer;
     let stays = next.member(member.node).is_some_and(|now| now.standing.is_consistent() || !served);
@@ -230,8 +238,8 @@ fn remember_removed(next: &mut Partition, member: &Member, may_answer: bool) {
 
 /// The next step within the epoch, if there is one.
 ///
-/// Activation considers only removals that are already persisted: from then on a removed member gets no lease, so a lease that has ended stays
-/// ended.
+/// Activation considers only removals that are already persisted. From then on a removed member
+/// gets no lease, so that a lease that has ended stays ended.
 pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let originals = moves::in_order(partition, observed);
     let is_final = partition.members.iter().all(|member| member.standing == Standing::Serving)
@@ -261,7 +269,7 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
     next.activated |= activated && has_taken_over(partition, observed);
     if next.activated {
         next.parents.clear();
-        // A former process is gone for good when another one has replaced it.
+        // A process that another one has replaced cannot return.
         next.removed.retain(|removed| {
             observed.live(removed.node).is_none_or(|process| process.incarnation == removed.incarnation)
         });
@@ -269,8 +277,9 @@ pub(crate) fn next_step(partition: &Partition, observed: &impl Observed) -> Opti
     (next != *partition).then_some(next)
 }
 
-/// Whether the members of a partition that replaces another have built it, or are not to use old data: then nobody answers gets as a member of
-/// the old one any more (R17). In a chain also those that may have been another epoch's tail (C7).
+/// For a partition that replaces another: whether all members have built it, or will not use old
+/// data. From then on no node answers gets as a member of the old one (R17). In a chain this
+/// includes members that may have been the tail of an earlier epoch (C7).
 fn has_taken_over(partition: &Partition, observed: &impl Observed) -> bool {
     let is_awaited = !partition.parents.is_empty() || observed.policy().is_chain;
     !is_awaited || all_acknowledged(partition, observed)

@@ -1,18 +1,19 @@
-//! Handoffs: nodes that replace absent originals (R8); when one joins, and when one leaves.
+//! Handoffs: nodes that replace absent originals (R8). Decides when one joins and when one leaves.
 //!
 //! ```text
 //!   A B C   C is silent   A B     activated, acknowledged, and     A B h   C is back    A B h C   C serves   A B C
 //!           ───────────▶  (C)  ── C stays away for handoff_delay ─▶        ──────────▶           ─────────▶  (h)
 //! ```
 //!
-//! A partition should have as many handoffs as originals that are not members; one leaves when there are more handoffs than originals that do
-//! not serve. In parentheses: removed, waited for (R6).
+//! A partition should have as many handoffs as originals that are not members. A handoff leaves
+//! when there are more of them than originals that do not serve. In parentheses: removed, but still
+//! waited for (R6).
 //!
-//! In a chain the replacement is a *spare*: like a newcomer it joins empty, behind all others, and once it has copied everything it may be the
-//! tail or the head. It leaves by C9.
+//! In a chain the replacement is a *spare*: like a newcomer it joins empty, behind all others. Once
+//! it has copied everything it may be the tail or the head. It leaves by C9.
 //!
-//! Invariant: an epoch that removes a member adds no handoff. So puts continue with the remaining members while a handoff is found, and a
-//! failover waits for no newcomer.
+//! Invariant: an epoch that removes a member adds no handoff. So puts continue with the remaining
+//! members while a handoff is found, and a failover does not wait for a newcomer.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -23,8 +24,8 @@ use nicekv_proto::limits::MEMBERS_MAX;
 use crate::state::{Member, Partition, Standing};
 use crate::view::{Observed, all_acknowledged};
 
-/// Removes members that are not originals and are no longer needed: handoffs before members with all data; first the one that has made the
-/// least progress, and among equals the newest.
+/// Removes members that are not originals and are no longer needed: handoffs before members with
+/// all data. Among these the one with the least progress leaves first, and of several the newest.
 pub(crate) fn dismiss(originals: &[NodeId], members: &mut Vec<Member>) {
     let is_original = |member: &Member| originals.contains(&member.node);
     let serves = |member: &&Member| is_original(member) && member.standing == Standing::Serving;
@@ -45,18 +46,18 @@ pub(crate) fn recruit(partition: &Partition, members: &mut Vec<Member>, observed
         && all_acknowledged(partition, observed)
         && partition.members.iter().all(|before| stays(before, members));
     let away = originals.iter().filter(|node| !is_member(members, **node)).count();
-    // A leaving member has all data, and also makes up for an absent one.
+    // A leaving member has all data, so it also replaces an absent original.
     let handoffs = members.iter().filter(|member| !originals.contains(&member.node)).count();
     if !is_settled || away <= handoffs {
         return;
     }
-    // Every original can return, whoever replaces it.
+    // Leaves room for every original to return.
     let room = (MEMBERS_MAX - originals.len()).saturating_sub(handoffs);
     let is_urgent = members.len() < observed.policy().members_needed;
     let mut stand_ins = observed.stand_ins(is_urgent);
     stand_ins.retain(|(node, _)| !is_member(members, *node) && !originals.contains(node));
     for (node, process) in stand_ins.into_iter().take((away - handoffs).min(room)) {
-        // In a chain it copies everything and is then a member like any other (C8).
+        // In a chain the replacement copies everything, and is then a member like any other (C8).
         let handoff = !observed.policy().is_chain;
         members.push(Member { node, process, standing: Standing::Joining, handoff });
     }

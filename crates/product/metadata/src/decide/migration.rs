@@ -1,4 +1,5 @@
-//! Decides what to move, split and merge, from the counts of one period: a pure function (TurboKV §4.1.2, §5.1).
+//! Decides what to move, split and merge, from the counts of one period: a pure function (TurboKV
+//! §4.1.2, §5.1).
 //!
 //! ```text
 //!   a partition alone is too hot     ─▶ split at half of its load; if that is a single key, the key is reported
@@ -7,26 +8,30 @@
 //!   none of these, and two cold neighbours ─▶ merged
 //! ```
 //!
-//! Load is requests: a read is load of the node that answers it, an update is load of every member. A taker that already holds the partition
-//! takes over its reads; one that does not replaces the giver.
+//! Load is a number of requests: a read is load of the node that answers it, an update is load of
+//! every member. If the receiver of a partition already holds it, the receiver takes over the
+//! giver's reads; otherwise it replaces the giver.
 //!
-//! Invariants: at most one change for each partition; a move leaves the giver less loaded than it was, and makes no node as loaded as that; a
-//! resting partition is neither moved nor merged; no merge results in a partition that would be split again.
+//! Invariants: each partition has at most one change. A move relieves the giver, and leaves the
+//! receiver below the giver's former load. A resting partition is neither moved nor merged. No
+//! merge results in a partition that would be split again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use nicekv_proto::{MatchRange, NodeId, PartitionId};
 
-/// A node above this, in percent of the mean, gives partitions away; a partition above it is too hot for any node.
+/// A node with more load than this, in percent of the mean, gives partitions away. A partition with
+/// more load is too hot for any node.
 pub(crate) const HOT_PERCENT: u64 = 130;
-/// A partition that no node can take is split if it is above this, in percent of the mean.
+/// A partition that no node can take is split if it has more load than this, in percent of the
+/// mean.
 const SPLIT_PERCENT_MIN: u64 = 20;
-/// Two neighbours with less load together than this, in percent of the mean, are merged.
+/// Two neighbours are merged if they have less load together than this, in percent of the mean.
 const COLD_PERCENT: u64 = 5;
-/// Most partitions that a node gives away in a period.
+/// Upper bound of partitions that a node gives away in a period.
 const GIFTS_MAX: usize = 16;
-/// A split leaves each half at least this share of the requests, in thousandths.
+/// Minimum share of the requests that a split must leave each half, in thousandths.
 const HALF_MIN: u16 = 50;
 
 /// The load of a partition.
@@ -34,21 +39,21 @@ const HALF_MIN: u16 = 50;
 pub(crate) struct Load {
     pub(crate) id: PartitionId,
     pub(crate) range: MatchRange,
-    /// Its members, the preferred leader first.
+    /// The partition's members, the preferred leader first.
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) reads: BTreeMap<NodeId, u64>,
     pub(crate) updates: u64,
     pub(crate) keys: u64,
     pub(crate) bytes: u64,
-    /// A value to split at, and the thousandths of requests for smaller values.
+    /// A match value to split at, and the thousandths of requests for smaller values.
     pub(crate) cut: Option<(u128, u16)>,
-    /// The most requested value, and the thousandths of requests for it.
+    /// The most requested match value, and the thousandths of requests for it.
     pub(crate) top: Option<(u128, u16)>,
-    /// The value with half of the keys before it.
+    /// The match value with half of the keys below it.
     pub(crate) middle: Option<u128>,
-    /// It was moved recently.
+    /// Whether the partition was moved recently, and should not move again.
     pub(crate) rests: bool,
-    /// It was created recently.
+    /// Whether the partition was created recently.
     pub(crate) is_young: bool,
 }
 
@@ -57,13 +62,13 @@ impl Load {
         self.reads.values().sum::<u64>() + self.updates
     }
 
-    /// Its load on a node.
+    /// The partition's load on a node.
     fn at(&self, node: NodeId) -> u64 {
         let updates = if self.nodes.contains(&node) { self.updates } else { 0 };
         self.reads.get(&node).copied().unwrap_or(0) + updates
     }
 
-    /// Its load on its busiest node.
+    /// The partition's load on its busiest node.
     fn hottest(&self) -> u64 {
         self.nodes.iter().map(|node| self.at(*node)).max().unwrap_or(0)
     }
@@ -73,26 +78,26 @@ impl Load {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(crate) is_chain: bool,
-    /// Its configured number of partitions, and lower bound.
+    /// The configured number of partitions, which is also the lower bound.
     pub(crate) partitions_min: usize,
-    /// Upper bound of its partitions.
+    /// Upper bound of the number of partitions.
     pub(crate) partitions_max: usize,
     /// Upper bound of replicas on a node.
     pub(crate) per_node_max: usize,
     /// Upper bound of keys in a partition.
     pub(crate) keys_max: Option<u64>,
     pub(crate) bytes_max: Option<u64>,
-    /// With fewer requests in a period, the counts are not significant.
+    /// Minimum number of requests in a period; with fewer, the counts are not significant.
     pub(crate) requests_min: u64,
 }
 
-/// A node, and what it can still take.
+/// A node, and its room for further replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) node: NodeId,
-    /// Whether its disk has space.
+    /// Whether the node's disk has space.
     pub(crate) has_space: bool,
-    /// Replicas of other keyspaces that it holds.
+    /// Number of replicas of other keyspaces on the node.
     pub(crate) held: usize,
 }
 
@@ -105,7 +110,7 @@ impl Rules {
     }
 }
 
-/// One change.
+/// A change that balances load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Move a partition to these nodes.
@@ -128,7 +133,7 @@ pub(crate) enum Because {
 pub(crate) struct HotKey {
     pub(crate) id: PartitionId,
     pub(crate) value: u128,
-    /// Its requests, in percent of the mean of all nodes.
+    /// The requests of the key, in percent of the mean load of all nodes.
     pub(crate) percent: u64,
 }
 
@@ -176,7 +181,7 @@ struct Judge<'a> {
     total: u64,
     /// The expected load by node after the steps so far.
     loads: BTreeMap<NodeId, u64>,
-    /// Replicas by node, including other keyspaces.
+    /// Number of replicas on each node, including other keyspaces.
     held: BTreeMap<NodeId, usize>,
     full: BTreeSet<NodeId>,
     splits: usize,
@@ -227,7 +232,7 @@ impl<'a> Judge<'a> {
         self.verdict.steps.push(Step::Split { id: load.id, at, because });
     }
 
-    /// Splits at the median of the load, if each half gets enough.
+    /// Splits a partition at the median of its load, if each half gets enough of it.
     fn split_by_load(&mut self, load: &Load) -> bool {
         let Some((at, below)) = load.cut else { return false };
         let is_worth_it = (HALF_MIN..=1000 - HALF_MIN).contains(&below);
@@ -253,7 +258,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Every overloaded node gives partitions away until it is not overloaded or nothing fits.
+    /// Lets every overloaded node give partitions away, until it is not overloaded or no partition
+    /// fits elsewhere.
     fn give(&mut self) {
         let mut givers: Vec<(u64, NodeId)> = self.loads.iter().map(|(node, load)| (*load, *node)).collect();
         givers.sort_unstable_by_key(|(load, node)| (u64::MAX - load, *node));
@@ -271,7 +277,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The hottest partition that fits.
+    /// The hottest partition that fits on another node. The least utilised nodes are tried first.
     fn gift(&self, from: NodeId) -> Option<Gift<'a>> {
         let mut takers: Vec<NodeId> = self.loads.keys().copied().filter(|node| *node != from).collect();
         takers.sort_by_key(|node| (self.loads[node], *node));
@@ -279,7 +285,7 @@ impl<'a> Judge<'a> {
             |load: &&Load| load.nodes.contains(&from) && !load.rests && !self.changed.contains(&load.id);
         let mut candidates: Vec<&Load> = self.partitions.iter().filter(is_free).collect();
         candidates.sort_by_key(|load| (u64::MAX - load.at(from), load.id));
-        // A node that cannot take it, because it already holds all replicas it may, is skipped.
+        // A node that already has as many replicas as it may is skipped.
         takers.into_iter().find_map(|to| {
             let gifts = candidates.iter().filter_map(|load| self.offer(load, from, to));
             let mut gifts = gifts.filter(|gift| gift.relief > 0);
@@ -293,14 +299,14 @@ impl<'a> Judge<'a> {
             let gift = Gift { load, from, to, relief: reads, gain: reads };
             return (!self.rules.is_chain).then_some(gift);
         }
-        // In a chain the taker becomes the tail, whoever leaves.
+        // In a chain the receiver becomes the tail, whichever member leaves.
         let all_reads: u64 = load.reads.values().sum();
         let gained = if self.rules.is_chain { all_reads } else { reads };
         let relief = reads + load.updates;
         self.has_room(to).then_some(Gift { load, from, to, relief, gain: gained + load.updates })
     }
 
-    /// The least utilised node must not become overloaded, nor as loaded as the giver was.
+    /// Whether the receiver stays below the overload limit, and below the giver's present load.
     fn fits(&self, gift: &Gift<'_>) -> bool {
         let after = self.loads[&gift.to] + gift.gain;
         after < self.loads[&gift.from] && self.percent(after) <= HOT_PERCENT
@@ -321,7 +327,7 @@ impl<'a> Judge<'a> {
             *self.held.entry(to).or_default() += 1;
             self.held.entry(from).and_modify(|held| *held = held.saturating_sub(1));
             if self.rules.is_chain {
-                // The former tail answers no more gets.
+                // The former tail does not answer gets any more.
                 for (tail, reads) in load.reads.iter().filter(|(node, _)| **node != from) {
                     self.loads.entry(*tail).and_modify(|load| *load = load.saturating_sub(*reads));
                 }
@@ -333,12 +339,12 @@ impl<'a> Judge<'a> {
         self.verdict.steps.push(Step::Move { id: load.id, from, to, nodes });
     }
 
-    /// Nothing fits: splits the hottest partition that can be split.
+    /// Splits the hottest partition of the node that can be split, because none fits elsewhere.
     fn split_for(&mut self, node: NodeId) {
         let mut candidates: Vec<&Load> = self.partitions.iter().collect();
         candidates.retain(|load| self.percent(load.at(node)) > SPLIT_PERCENT_MIN);
         candidates.sort_by_key(|load| (u64::MAX - load.at(node), load.id));
-        // One that is already being split will be lighter.
+        // A partition that is already being split will become lighter; that is awaited first.
         if candidates.iter().any(|load| self.changed.contains(&load.id)) {
             return;
         }
@@ -357,7 +363,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The two neighbours with the least load, if it is low.
+    /// Merges the two neighbours with the least load, if it is low.
     fn merge(&mut self) {
         if self.partitions.len() <= self.rules.partitions_min {
             return;
@@ -379,14 +385,14 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// A partition that changes hands.
+/// A partition that may move from one node to another.
 struct Gift<'a> {
     load: &'a Load,
     from: NodeId,
     to: NodeId,
-    /// Load that the giver loses.
+    /// The load that the giver loses.
     relief: u64,
-    /// Load that the taker gains.
+    /// The load that the receiver gains.
     gain: u64,
 }
 

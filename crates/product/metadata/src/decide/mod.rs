@@ -1,7 +1,8 @@
 //! Decides the next state from the persisted state and what is observed: a pure function.
 //!
-//! [`crate::policy`] has the differences between protocols. `epochs` decides about members and primaries, `handoffs` about replacements,
-//! `divisions` about which replica answers whose gets, `dropped` about partitions that no longer exist, `reshaping` about splits and merges,
+//! [`crate::policy`] has the differences between protocols. `epochs` decides about members and
+//! primaries, `handoffs` about replacements, `divisions` about which replica answers whose gets,
+//! `dropped` about partitions that no longer exist, `reshaping` about splits and merges,
 //! `migration` about load.
 
 mod divisions;
@@ -29,7 +30,7 @@ pub(crate) use divisions::revise as revise_divisions;
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
     pub(crate) state: State,
-    /// Live members that lose their place; they are barred for a while.
+    /// Live members that are removed; they are barred for a while.
     pub(crate) expelled: Vec<(PartitionId, NodeId)>,
     /// Number of partitions whose divisions change because of load.
     pub(crate) divided_by_load: usize,
@@ -84,7 +85,7 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
     Some(Decision { state, expelled, divided_by_load })
 }
 
-/// Gives storages that have lost data a new identity; the data on them are void (R18).
+/// Gives storages that have lost data a new identity, which voids their data (R18).
 fn forgetful_storages(situation: &Situation<'_>) -> Option<State> {
     let forgetful = &situation.observations.forgetful;
     if forgetful.is_empty() {
@@ -99,7 +100,8 @@ fn forgetful_storages(situation: &Situation<'_>) -> Option<State> {
     Some(next)
 }
 
-/// Whether a node holds no data and cannot answer gets any more: it is gone, or knows that it is not a member. From then on it gets no lease.
+/// Whether a node holds no data and cannot answer gets any more: its process is gone, or knows that
+/// it is not a member. From then on it gets no lease.
 fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
     if situation.state.chunks.as_ref().is_some_and(|chunks| chunks.has(node)) {
         return false;
@@ -116,11 +118,12 @@ fn may_be_forgotten(situation: &Situation<'_>, node: NodeId) -> bool {
             .all(|(_, _, gone)| !(of(&gone.removed) || of(&gone.members)) || (is_gone && gone.quiet))
 }
 
-/// Creates configured keyspaces that do not exist yet, with all their partitions, empty, when every node is live.
+/// Creates configured keyspaces that do not exist yet, with all their partitions, which are empty,
+/// when every node is live.
 fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
     let Situation { config, state, .. } = *situation;
     let nodes = state.ring().len();
-    // A keyspace that needs more nodes than may hold data waits for them.
+    // A keyspace that needs more nodes than the cluster has for data waits for them.
     let new: Vec<_> = state.unfounded(config).filter(|spec| spec.replicas <= nodes).collect();
     if new.is_empty() {
         return None;
@@ -133,7 +136,7 @@ fn found_keyspaces(situation: &Situation<'_>) -> Option<State> {
     Some(next)
 }
 
-/// Creates a keyspace with all its partitions, empty.
+/// Creates a keyspace with all its partitions, which are empty.
 ///
 /// # Errors
 /// The nodes of the ring that are not live.

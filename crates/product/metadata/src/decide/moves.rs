@@ -1,4 +1,5 @@
-//! Originals that are to change: the ring names other nodes for a partition than it did (NICE §4.4, ring re-configuration).
+//! Moves of originals, when the ring names other nodes for a partition than before (NICE §4.4, ring
+//! re-configuration).
 //!
 //! ```text
 //!   A B C   the ring wants A B D   A B c D     D has copied, and serves   A B D
@@ -6,16 +7,20 @@
 //!                                  c: leaving
 //! ```
 //!
-//! One original goes at a time, and stays as a member that holds everything, and may lead, until all originals serve. In parentheses:
-//! removed, waited for (R6).
+//! One original is replaced at a time. It stays as a leaving member, with all data, and may lead,
+//! until all originals serve. In parentheses: removed, but still waited for (R6).
 //!
-//! Where members are only counted (R14) C hands its part over to D alone, and goes in the epoch in which D counts. That takes both processes from
-//! its beginning to its end. When one of them fails, or nobody wants D there any more, the succession is *broken off*: D is out, C is an
-//! original as before. The next one begins when D knows that. C that does not live is waited for, unless the operator has given it up and what it
-//! has acknowledged is held by others (k > 1): then D takes its place in one step, and merges what they hold.
+//! Where members are only counted (R14), C hands its part over to D alone, and leaves in the epoch
+//! in which D counts. This *succession* needs both processes from its beginning to its end. If one
+//! of them fails, or D should no longer replace C, the succession is *broken off*: D leaves, and C
+//! is an original as before. The next succession begins when D knows that it was removed. None
+//! begins while C is not live, unless the operator has given C up and others hold everything that C
+//! has acknowledged (k > 1). Then D replaces C in one step, and merges what the others hold.
 //!
-//! Invariants: a move begins only when every other original serves and is live, so no two copies of a partition are missing at once, but for those that are gone for good; and
-//! what a newcomer holds from another time is void, since deletions may have been forgotten while it was no original (R7).
+//! Invariants: a move begins only when every other original serves and is live, except originals
+//! that are gone for good; so no two copies of a partition are missing at once. Data that a
+//! newcomer holds from an earlier time are void, because it may have missed deletions while it was
+//! not an original (R7).
 
 use alloc::vec::Vec;
 
@@ -26,7 +31,7 @@ use crate::policy::Silent;
 use crate::state::{Member, Partition, Removed, Standing};
 use crate::view::{Observed, all_acknowledged};
 
-/// The partition with the originals that it is to have next, if a move may begin now.
+/// The partition with its next originals, if a move may begin now.
 pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     let target = observed.target();
     let place = place_of_leaver(partition, observed)?;
@@ -36,17 +41,19 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
         let member = partition.member(*original);
         let is_live = observed.live(*original).is_some();
         let serves = is_live && member.is_some_and(|member| member.standing == Standing::Serving);
-        // Nobody waits for one who is to go, and is gone.
+        // A dead original that should be replaced is not waited for.
         let is_gone = !is_live && !target.contains(original) && observed.policy().silent == Silent::Removed;
         serves || is_gone
     };
-    // A newcomer that is given up before it holds everything is replaced like any other.
+    // No move begins while another newcomer still lacks data, unless this move replaces that
+    // newcomer.
     let has_left = partition.newcomers.iter().all(|newcomer| *newcomer == partition.originals[place]);
     let is_settled = has_left && partition.activated && all_acknowledged(partition, observed);
     let returns = partition.holders().any(|member| member.node == node);
     let may_come = observed.live(node).is_some() && observed.has_space(node) && !observed.barred(node);
     let follows = match observed.policy().silent {
-        // Who leaves stays until the newcomer serves: it is one member more.
+        // The leaving member stays until the newcomer serves, so there is one member more
+        // meanwhile.
         Silent::Removed => partition.member(node).is_some() || partition.members.len() < MEMBERS_MAX,
         Silent::Counted => may_follow(partition, partition.originals[place], node, observed),
     };
@@ -64,7 +71,8 @@ pub(crate) fn begin(partition: &Partition, observed: &impl Observed) -> Option<P
     Some(next)
 }
 
-/// The place of an original that is to go: of one that is gone, if there is one, as whoever is there still is needed most meanwhile.
+/// The place of an original that should be replaced. One that is not live is replaced first,
+/// because a live one is needed until then.
 fn place_of_leaver(partition: &Partition, observed: &impl Observed) -> Option<usize> {
     let leaves = |node: &NodeId| !observed.target().contains(node);
     let originals = || partition.originals.iter();
@@ -72,12 +80,12 @@ fn place_of_leaver(partition: &Partition, observed: &impl Observed) -> Option<us
     gone.or_else(|| originals().position(leaves))
 }
 
-/// By quorum: whether a node may come in an original's place now.
+/// In quorum mode: whether a node may replace an original now.
 fn may_follow(partition: &Partition, original: NodeId, node: NodeId, observed: &impl Observed) -> bool {
     let is_told = |removed: &Removed| removed.node != node;
     let has_room = partition.members.len() < MEMBERS_MAX;
     let may_go = match observed.live(original) {
-        // It has never answered.
+        // A newcomer has never answered, so it can be replaced at any time.
         _ if partition.is_newcomer(original) => true,
         Some(_) => {
             let serves = |member: &Member| member.standing == Standing::Serving;
@@ -88,7 +96,9 @@ fn may_follow(partition: &Partition, original: NodeId, node: NodeId, observed: &
     may_go && partition.removed.iter().all(is_told)
 }
 
-/// By quorum: who leaves is an original again, since it, or who was to come in its place, is not as it was when that began, or is not to go.
+/// In quorum mode: breaks a succession off, if the leaving member or the newcomer has changed or
+/// failed since it began, or the leaving member should stay. The leaving member becomes an original
+/// again.
 pub(crate) fn break_off(partition: &Partition, observed: &impl Observed) -> Option<Partition> {
     if observed.policy().silent == Silent::Removed {
         return None;
@@ -116,7 +126,8 @@ pub(crate) fn break_off(partition: &Partition, observed: &impl Observed) -> Opti
     Some(next)
 }
 
-/// By quorum: who leaves does so as soon as all originals count, and not before, as long as it lives.
+/// In quorum mode: removes the leaving member as soon as all originals count, but not before,
+/// unless it is dead.
 pub(crate) fn release(partition: &Partition, members: &mut Vec<Member>, observed: &impl Observed) {
     if observed.policy().silent == Silent::Removed {
         return;
@@ -131,7 +142,8 @@ pub(crate) fn release(partition: &Partition, members: &mut Vec<Member>, observed
     });
 }
 
-/// Whether an original is to be another node, which is there and has room: a move begins as soon as it may.
+/// Whether an original should be replaced by a node that is live and has disk space, so that a move
+/// begins as soon as possible.
 pub(crate) fn is_due(partition: &Partition, observed: &impl Observed) -> bool {
     let target = observed.target();
     let is_to_go = partition.originals.iter().any(|node| !target.contains(node));
@@ -140,7 +152,7 @@ pub(crate) fn is_due(partition: &Partition, observed: &impl Observed) -> bool {
     is_to_go && target.iter().filter(comes).any(may_come)
 }
 
-/// The same originals in the order that the ring says, the one that leads by right first.
+/// The same originals in the ring's order; the preferred leader comes first.
 pub(crate) fn in_order<'a>(partition: &'a Partition, observed: &'a impl Observed) -> &'a [NodeId] {
     let target = observed.target();
     let is_same_set = target.iter().all(|node| partition.originals.contains(node));

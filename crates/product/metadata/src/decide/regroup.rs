@@ -1,11 +1,11 @@
-//! How the groups of storage targets follow the set of nodes (P11, P13).
+//! Adapts the groups of storage targets to the set of nodes (P11, P13).
 //!
 //! ```text
 //!   nodes come, leave ──▶ v + 1: the new layout, and the one before ── all targets have moved what they hold elsewhere ──▶ v + 2: the new layout
 //!   a target is lost for good ──▶ the same layouts without it, at any time: others make the copies that it had
 //! ```
 //!
-//! Chunks take time to move, so a layout is completed before the next one is begun.
+//! Chunks take time to move, so the change to one layout is completed before the next one begins.
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ fn step(situation: &Situation<'_>, chunks: ChunkGroups) -> ChunkGroups {
     if !empty.is_empty() {
         return empty.into_iter().fold(chunks, ChunkGroups::without);
     }
-    // A target that is briefly away stays; a node that is not live yet is not added.
+    // A target that is briefly absent stays, and a node that is not live yet is not added.
     let is_there =
         |node: &NodeId| chunks.layout.has(*node) || situation.observations.membership.live(*node).is_some();
     let wanted = situation.state.wanted_targets().into_iter().filter(is_there).collect();
@@ -46,7 +46,8 @@ fn step(situation: &Situation<'_>, chunks: ChunkGroups) -> ChunkGroups {
     if layout == chunks.layout { chunks } else { chunks.reshaped(layout) }
 }
 
-/// Whether a target will not return: it was given up, or has been away for too long and its group can do without it.
+/// Whether a target is considered lost: the operator gave it up, or it has been absent for too long
+/// and its group can do without it.
 fn is_lost(situation: &Situation<'_>, chunks: &ChunkGroups, node: NodeId) -> bool {
     let Situation { config, state, observations, now_ns, .. } = situation;
     let membership = &observations.membership;
@@ -64,17 +65,17 @@ fn is_lost(situation: &Situation<'_>, chunks: &ChunkGroups, node: NodeId) -> boo
     is_away && others.count() >= state.copies()
 }
 
-/// What a target has reported in this version of the map.
+/// A target's report for this version of the map, if it has sent one.
 fn report<'a>(situation: &Situation<'a>, chunks: &ChunkGroups, node: NodeId) -> Option<&'a TargetReport> {
     situation.observations.chunks.of(node).filter(|report| report.version == chunks.version)
 }
 
-/// Whether a target has moved everything that belongs to others.
+/// Whether a target has moved everything that belongs to other groups.
 fn has_moved(situation: &Situation<'_>, chunks: &ChunkGroups, node: NodeId) -> bool {
     report(situation, chunks, node).is_some_and(|report| report.has_moved)
 }
 
-/// Whether a leaving target holds nothing any more.
+/// Whether a leaving target holds no chunks any more.
 fn is_empty(situation: &Situation<'_>, chunks: &ChunkGroups, node: NodeId) -> bool {
     let serves = chunks.layout.group_of(node).is_some_and(|group| chunks.layout.serves(group));
     !serves && report(situation, chunks, node).is_some_and(|report| report.has_moved && report.chunks == 0)

@@ -1,4 +1,4 @@
-//! Splits and merges of partitions (R17): how a request is carried out.
+//! Carries out requested splits and merges of partitions (R17).
 //!
 //! ```text
 //!   request ─ parents whole ─▶ forming ── all members have formed ─▶ sealed ── all primaries drained ─▶ children, not activated
@@ -6,11 +6,13 @@
 //!     ╚═ other members, roles ══╩═════════════════════════════════════╝                                  ▼ activated
 //! ```
 //!
-//! Each step is an epoch of the parents with unchanged members. Any other epoch has no children, which voids what was formed, and the request
-//! waits until the parents are whole again. So nothing has to be undone after a failure.
+//! Each step is an epoch of the parents with unchanged members. Any other epoch of a parent has no
+//! children. It voids what was formed, and the request waits until the parents are whole again. So
+//! nothing has to be undone after a failure.
 //!
-//! Invariants: all parents of a request form the same children in the same phase, or none does; a child is created only from the final
-//! decisions of all its parents, which every member has made durable and nobody extends.
+//! Invariants: all parents of a request form the same children in the same phase, or none does. A
+//! child is created only from the final decisions of all its parents: every member has made them
+//! durable, and no further ones follow.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -27,19 +29,20 @@ const SEALED_MAX: Duration = Duration::from_secs(5);
 /// Why a request is not carried out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A parent is not whole: not all of its originals serve and are live, or an earlier epoch's change is not complete.
+    /// A parent is not whole: not all of its originals serve and are live, or the change of an
+    /// earlier epoch is not complete.
     NotWhole(PartitionId),
-    /// Its originals are about to change.
+    /// A parent's originals will change soon.
     Moves(PartitionId),
-    /// It has replaced another partition, and not all members know yet.
+    /// A parent has itself replaced another partition, and not all members have acknowledged that.
     Young(PartitionId),
-    /// A member's disk is full.
+    /// The disk of a parent's member is full.
     Full(PartitionId),
-    /// It was broken off recently.
+    /// The request was broken off recently.
     BrokenOff,
     /// The parents have different members.
     Apart,
-    /// Other requests are being carried out.
+    /// As many other requests as allowed are being carried out.
     Others,
     /// Partition ids are exhausted.
     NoIds,
@@ -100,11 +103,11 @@ fn forming(state: &State, id: PartitionId) -> Option<&Forming> {
     state.partition(id).and_then(|parent| parent.forming.as_ref())
 }
 
-/// The parents' next epochs, with unchanged members.
+/// Begins the next epoch of the parents, with unchanged members.
 fn next_epochs(next: &mut State, wish: &Reshaping, forming: Option<&Forming>) {
     for id in &wish.parents {
         let parent = next.partition(*id).expect("the parents of a wish are there");
-        // A parent that was broken off in this very step already has its epoch.
+        // If forming was broken off in this step, the parent already has its next epoch.
         if parent.forming.as_ref() != forming {
             let (epoch, forming) = (parent.epoch + 1, forming.cloned());
             next.replace(*id, Partition { epoch, forming, ..parent.clone() });
@@ -153,7 +156,8 @@ fn parent_obstacle(situation: &Situation<'_>, next: &State, id: PartitionId) -> 
     observations.watch(id).was_broken_off(*now_ns, &config.timing).then_some(Obstacle::BrokenOff)
 }
 
-/// Whether both have the same processes as members, with the same standing.
+/// Whether the members of both partitions are the same processes, and their originals the same
+/// nodes.
 fn are_together(one: &Partition, other: &Partition) -> bool {
     let is_in_both =
         |member: &Member| other.member(member.node).is_some_and(|it| it.process == member.process);
@@ -162,14 +166,15 @@ fn are_together(one: &Partition, other: &Partition) -> bool {
         && one.originals.iter().all(|node| other.originals.contains(node))
 }
 
-/// Whether the seal has timed out. Puts wait while a partition is sealed; a member that delays it is usually removed long before, which
-/// breaks it off.
+/// Whether a parent has been sealed for too long. Puts wait while a partition is sealed. A member
+/// that delays this is usually removed much earlier, which breaks the request off.
 fn is_stuck(situation: &Situation<'_>, wish: &Reshaping) -> bool {
     let Situation { observations, now_ns, .. } = situation;
     wish.parents.iter().any(|id| observations.watch(*id).has_lasted(*now_ns, SEALED_MAX))
 }
 
-/// Whether a member has run out of disk space. It would make every put of the parents fail, so forming is given up.
+/// Whether a member has run out of disk space. It would make every put of the parents fail, so
+/// forming is broken off.
 fn is_full(situation: &Situation<'_>, wish: &Reshaping) -> bool {
     let has_full = |id: &PartitionId| {
         situation.state.partition(*id).is_some_and(|parent| {
@@ -192,7 +197,8 @@ fn have_formed(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> boo
     })
 }
 
-/// The final decisions of all parents, if their primaries have reported them in the sealed epoch.
+/// The final decisions of all parents, if their primaries have reported in the sealed epoch that
+/// they have drained.
 fn drained(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Vec<Parent>> {
     let drained = |id: &PartitionId| {
         let parent = next.partition(*id)?;
@@ -210,7 +216,8 @@ fn succeed(next: &mut State, wish: &Reshaping, drained: &[Parent]) {
     let born = |child: &Child| {
         let process = |node| first.member(node).expect("a whole partition has its originals").process;
         let partition = epochs::first(first.keyspace, child.range, first.originals.clone(), process);
-        // In the members' order, which in a chain is its order; all of them serve, because the parent is whole.
+        // Members keep their order, which in a chain is the chain's order. All of them serve,
+        // because the parent is whole.
         let (primary, members, parents) = (first.primary, first.members.clone(), drained.to_vec());
         (child.partition, Partition { epoch, activated: false, primary, members, parents, ..partition })
     };

@@ -1,17 +1,17 @@
-//! Rounds of garbage collection (P8): when one begins by itself, and when it is adopted.
+//! Rounds of garbage collection (P8): whether one is due, and whether it is adopted.
 
 use crate::state::Partition;
 use crate::view::{Situation, all_acknowledged};
 
-/// Whether a round begins by itself.
+/// Whether a round should begin without a command.
 pub(crate) fn is_due(situation: &Situation<'_>) -> bool {
     let Situation { config, state, observations, now_ns, .. } = situation;
     let interval = config.timing.collect_interval.filter(|_| state.chunks.is_some());
     interval.is_some_and(|interval| observations.chunks.has_lasted(*now_ns, interval))
 }
 
-/// Whether every partition of names has adopted the newest round, and no member decides by an older one. Later decisions carry its stamp, and
-/// earlier ones are seen when names are listed.
+/// Whether every partition of names has adopted the newest round, and no member decides by an older
+/// one. Then later decisions carry the round's stamp, and a list of all names shows earlier ones.
 pub(crate) fn names_have_adopted(situation: &Situation<'_>) -> bool {
     let state = situation.state;
     state.partitions().all(|(id, partition): (_, &Partition)| {

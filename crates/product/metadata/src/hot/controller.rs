@@ -1,4 +1,5 @@
-//! The leader's part: reads switches, plans, installs entries, and announces them to owners.
+//! The leader's part in hot keys: reads switches, plans entries, installs them, and announces them
+//! to owners.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -16,7 +17,8 @@ use crate::config::{Config, SwitchId, host_id, nanoseconds};
 use crate::leader::Metadata;
 use crate::state::Wish;
 
-/// Announcements of a switch's entries in one tick: more would overflow the sockets of owners.
+/// Upper bound of announcements about a switch's entries in one tick; more would overflow the
+/// owners' sockets.
 const ANNOUNCED_MAX: usize = 128;
 impl Metadata {
     fn hot_keyspaces(&self) -> Vec<u16> {
@@ -62,7 +64,8 @@ impl Metadata {
         if due.is_empty() {
             return;
         }
-        // Announcements of removed entries may concern keyspaces that no longer spread their hot keys.
+        // Announcements of removed entries may belong to keyspaces whose hot keys are no longer
+        // spread.
         let keyspaces: BTreeSet<u16> = due.iter().map(|one| one.key.keyspace.0).collect();
         let keyspaces: Vec<u16> = keyspaces.into_iter().collect();
         let owners = Owners::of(&self.committed, &keyspaces, self.config.balancing);
@@ -112,7 +115,7 @@ impl Metadata {
         self.hot = hot;
     }
 
-    /// The next request to a switch that has installed the newest tables.
+    /// The next request to a switch. Only switches that have installed the newest tables get one.
     pub(crate) fn poll_hot(&mut self) -> Option<(SwitchId, ControlRequest)> {
         if self.hot.racks.is_empty() {
             return None;
@@ -141,14 +144,15 @@ impl Metadata {
         servers
     }
 
-    /// Whether a node is live and may hold data.
+    /// Whether a node may get copies: it is live and should hold data.
     fn takes_copies(&self, node: NodeId) -> bool {
         let is_wanted = self.committed.node(node).is_none_or(|node| node.wish == Wish::Holds);
         is_wanted && self.observations.membership.live(node).is_some()
     }
 }
 
-/// The owner, and the other members of the key's partition, which forward some of their gets to the owner so that it learns of them.
+/// The nodes that get an announcement: the owner, and the other members of the key's partition.
+/// These forward some of their gets to the owner, so that it learns of them.
 fn receivers_of(Announcement { to, key, .. }: &Announcement, owners: &Owners<'_>) -> BTreeSet<NodeId> {
     let owned = owners.find(key).filter(|owned| owned.primary() == *to);
     let members = owned.into_iter().flat_map(|owned| owned.members());

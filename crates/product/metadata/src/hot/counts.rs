@@ -1,4 +1,5 @@
-//! Converts readings of a switch to counts of a period: differences of counters that are never reset.
+//! Converts a switch's readings to the counts of a period, which are differences of counters that
+//! are never reset.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,38 +11,39 @@ use nicekv_switch::{HostId, HotCandidate, HotCount, HotReading};
 use super::table::Table;
 use crate::config::host_id;
 
-/// The last reading. Bounded by the size of a reading.
+/// The last reading. Its size is bounded by the size of a reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    /// Whether there was a reading over this connection; the first one is the baseline.
+    /// Whether there was a reading over this connection. The first one is the baseline.
     has_begun: bool,
     loads: BTreeMap<HostId, u64>,
-    /// Requests by instance, and those that the switch has answered.
+    /// For each instance, the number of requests, and of those that the switch has answered.
     entries: BTreeMap<u64, (u64, u64)>,
 }
 
 /// The counts of a period.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Period {
-    /// Requests that left for each server, by its position.
+    /// Number of requests that left for each server, by the server's position.
     pub(super) loads: Vec<u64>,
-    /// Requests of keys with an entry.
+    /// Number of requests of each key that has an entry.
     pub(super) hot: Vec<(HotKey, u64)>,
-    /// Of these, requests that the switch answered itself (H9) and that left for no server.
+    /// Number of these requests that the switch answered itself (H9), so that they left for no
+    /// server.
     pub(super) answered: BTreeMap<HotKey, u64>,
-    /// Requests of candidates.
+    /// Number of requests of each candidate.
     pub(super) candidates: Vec<(HotKey, u64)>,
-    /// Requests of all other keys.
+    /// Number of requests of all other keys.
     pub(super) dropped: u64,
 }
 
-/// Requests of a period.
+/// Numbers of requests in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) all: u64,
-    /// Of these, requests of keys with an entry.
+    /// Requests of keys with an entry.
     pub(crate) hot: u64,
-    /// Of these, requests that the switch answered itself.
+    /// Requests that the switch answered itself.
     pub(crate) answered: u64,
 }
 
@@ -53,14 +55,15 @@ impl Period {
         Requests { all, hot, answered: self.answered.values().sum() }
     }
 
-    /// Requests of a key that left for servers.
+    /// Number of a key's requests that left for servers.
     pub(super) fn left(&self, key: &HotKey, count: u64) -> u64 {
         count.saturating_sub(self.answered.get(key).copied().unwrap_or(0))
     }
 }
 
 impl Counts {
-    /// The counts since the last reading; `None`: this is the first one. `table`: the installed entries.
+    /// The counts since the last reading; `None` if this is the first one. `table`: the installed
+    /// entries.
     pub(super) fn period(
         &mut self,
         reading: &HotReading,
@@ -97,7 +100,7 @@ impl Counts {
     }
 }
 
-/// The increase of a counter. A smaller value than before means that it was restarted.
+/// The increase of a counter. If the value is smaller than before, the counter was restarted.
 fn grown(now: Option<&u64>, before: Option<&u64>) -> u64 {
     let (now, before) = (now.copied().unwrap_or(0), before.copied().unwrap_or(0));
     now.checked_sub(before).unwrap_or(now)
@@ -139,7 +142,7 @@ mod tests {
         assert_eq!((told.hot.clone(), told.loads.clone()), (vec![(key(1), 200), (key(2), 3)], vec![0, 0]));
         assert_eq!(told.requests(), Requests { all: 210, hot: 203, answered: 160 });
         assert_eq!((told.left(&key(1), 200), told.left(&key(2), 3)), (40, 3));
-        // Another instance of the key has its own count.
+        // A new instance of the key has its own count.
         table.insert(key(1), entry(13));
         let told = period(&[(12, 8, 0), (13, 40, 30)], &table).unwrap();
         assert_eq!(told.requests(), Requests { all: 47, hot: 40, answered: 30 });

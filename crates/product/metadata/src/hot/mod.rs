@@ -1,4 +1,5 @@
-//! Hot keys (KVSwitch §4.1): which keys have an entry in which switch, and who holds copies of them.
+//! Hot keys (KVSwitch §4.1): which keys have an entry in which switch, and which nodes hold copies
+//! of them.
 //!
 //! ```text
 //!   switch ──Hot: counts, candidates, loads──▶ counts ─▶ hotkeys::plan ─▶ wanted ─▶ table ──ChangeHot──▶ switch
@@ -6,14 +7,17 @@
 //!                                                                                    └──HotAssign──▶ owners
 //! ```
 //!
-//! Once in a period each switch is read, and a plan is made for the nodes attached to it. A key's entry is in the switch of its owner, the
-//! primary of its partition; all traffic of that owner crosses that switch (H8). A key with more than T requests gets copies at some of
-//! these nodes, except members of its partition, which hold it anyway, and the keys with the most requests get one in the switch itself
-//! (H9). Only differences are installed; a changed entry is a new instance.
+//! Once in a period each switch is read, and a plan is made for the nodes attached to it. A key's
+//! entry is in the switch of its owner, the primary of its partition; all traffic of that owner
+//! crosses that switch (H8). A key with more than T requests gets copies at some of these nodes,
+//! except members of its partition, which hold it anyway. The keys with the most requests also get
+//! a copy in the switch itself (H9). Only differences are installed; a changed entry is a new
+//! instance.
 //!
-//! **All of this only steers.** What may be read from a copy is decided between owner, holders and the stamps of a switch (H3, H4, H6). So
-//! nothing here is persisted or waits for an acknowledgement: a new leader clears the entries and counts anew, and its instances are
-//! greater than those of all terms before.
+//! **All of this only affects routing.** Whether a copy may answer is decided by the owner, the
+//! holders and the stamps of a switch (H3, H4, H6). So nothing here is persisted or waits for an
+//! acknowledgement: a new leader clears the entries and counts anew, and its instances are greater
+//! than those of all earlier terms.
 //!
 //! Without a keyspace with `balancing=hot`, no switch is read and nothing is stored.
 
@@ -31,7 +35,7 @@ pub(crate) use counts::Requests;
 pub(crate) use rack::{Rack, Totals};
 use table::Instances;
 
-/// Why hot keys are not spread where every host has an edge switch.
+/// Why hot keys are not spread in a cluster in which every host has an edge switch.
 const NO_COMMON_SWITCH: &str = "hot keys need a switch that all traffic of a key's owner crosses, but every host has its own edge switch";
 
 /// The leader's state of hot keys.
@@ -40,9 +44,10 @@ pub(crate) struct HotKeys {
     /// Keyspaces that spread their hot keys, ascending.
     pub(crate) keyspaces: Vec<u16>,
     instances: Instances,
-    /// Seed of the hash functions: when this leader began, in nanoseconds, so that nobody can predict which keys collide.
+    /// Seed of the hash functions: the time in nanoseconds when this leader began, so that nobody
+    /// can predict which keys collide.
     seed: u64,
-    /// Empty if no keyspace spreads its hot keys.
+    /// The state of each switch; empty if no keyspace spreads its hot keys.
     pub(crate) racks: BTreeMap<SwitchId, Rack>,
 }
 
@@ -52,7 +57,7 @@ impl HotKeys {
         Self { keyspaces: Vec::new(), instances, seed: now_ns, racks: BTreeMap::new() }
     }
 
-    /// Why hot keys cannot be spread in this cluster; `None`: they can.
+    /// Why hot keys cannot be spread in this cluster; `None` if they can.
     pub(crate) fn why_off(config: &Config) -> Option<&'static str> {
         let is_of_edges = config.switches.len() > 1 && !config.topology.has_trunks();
         is_of_edges.then_some(NO_COMMON_SWITCH)

@@ -1,4 +1,5 @@
-//! Finds the owner of a key: the partition with its match value, its primary, and the members that answer its gets.
+//! Finds the owner of a key: the partition to which the key belongs, its primary, and the members
+//! that answer its gets.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ use crate::state::{Partition, Standing, State};
 
 /// The partitions of keyspaces that spread their hot keys, for lookup.
 pub(super) struct Owners<'a> {
-    /// By keyspace, ascending by first match value.
+    /// Partitions of each keyspace, ascending by first match value.
     partitions: BTreeMap<KeyspaceId, Vec<&'a Partition>>,
     /// Whether gets are divided among members, by client address.
     gets_are_divided: bool,
@@ -24,12 +25,12 @@ pub(super) struct Owners<'a> {
 pub(super) struct Owned<'a> {
     partition: &'a Partition,
     gets_are_divided: bool,
-    /// Turns of the round robin that take the default route.
+    /// Number of turns of the round robin that take the default route.
     pub(super) owner_turns: u8,
 }
 
 impl<'a> Owned<'a> {
-    /// The members, which hold the key anyway.
+    /// The members, which hold the key without a copy.
     pub(super) fn members(&self) -> impl Iterator<Item = NodeId> + use<'a> {
         self.partition.members.iter().map(|member| member.node)
     }
@@ -66,7 +67,7 @@ impl<'a> Owners<'a> {
         Self { partitions, gets_are_divided }
     }
 
-    /// `None`: the keyspace no longer exists, or the key is forged.
+    /// The partition of a key. `None`: the keyspace no longer exists, or the key is forged.
     pub(super) fn find(&self, key: &HotKey) -> Option<Owned<'a>> {
         let (all, value) = (self.partitions.get(&key.keyspace)?, key.digest.match_value());
         let place = all.partition_point(|one| one.range.first() <= value).checked_sub(1)?;

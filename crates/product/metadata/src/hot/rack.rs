@@ -6,12 +6,13 @@
 //!                  └─────────────────────────────┴──────────────────────────────────────────┘
 //! ```
 //!
-//! One request at a time. A request without a reply within [`PATIENCE_NS`] was lost and is repeated, which is harmless: an installed instance
-//! stays as it is.
+//! One request is outstanding at a time. A request without a reply within [`PATIENCE_NS`] counts as
+//! lost and is repeated, which is harmless: an instance that is already installed does not change.
 //!
 //! Invariants:
-//! - `table` is what the switch has acknowledged since it was cleared over this connection. Each reading lists the installed entries; if they
-//!   differ, the switch is cleared again.
+//! - `table` has the entries that the switch has acknowledged since it was cleared over this
+//!   connection. Each reading lists the installed entries; if they differ, the switch is cleared
+//!   again.
 //! - Only entries that are or were in `table` are announced to nodes.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -30,10 +31,10 @@ use crate::config::HotSettings;
 
 /// Timeout of a request.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// How often an owner is told that a key has no copies any more.
+/// How often an owner is notified that a key has no copies any more.
 const PARTINGS_TOLD: u8 = 3;
 
-/// The request that the switch has not answered.
+/// The outstanding request to the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Count,
@@ -52,30 +53,31 @@ pub(super) struct Announcement {
     pub(super) in_switch: bool,
 }
 
-/// The last period, for status.
+/// Results of the last period, for status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastPeriod {
-    /// Requests that left for each server.
+    /// Number of requests that left for each server.
     pub(crate) loads: Vec<u64>,
-    /// T, in requests of a period.
+    /// The threshold T, in requests per period.
     pub(crate) threshold: u64,
     pub(crate) requests: Requests,
-    /// Keys with entries, the most requested first: requests, and those that the switch answered.
+    /// Keys with entries, most requested first: number of requests, and of those that the switch
+    /// answered.
     pub(crate) hottest: Vec<(HotKey, u64, u64)>,
 }
 
 /// Totals since this leader began, for status.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Planned periods.
+    /// Number of periods that were planned.
     pub(crate) periods: u64,
-    /// Entries installed, changed or removed.
+    /// Number of entries installed, changed or removed.
     pub(crate) changes: u64,
-    /// Counted keys without an owner.
+    /// Number of counted keys without an owner.
     pub(crate) refused: u64,
 }
 
-/// Hot keys that are listed in the status.
+/// Upper bound of hot keys that are listed in the status.
 const SHOWN_MAX: usize = 16;
 
 /// The leader's state of one switch.
@@ -83,9 +85,9 @@ const SHOWN_MAX: usize = 16;
 pub(crate) struct Rack {
     connected: bool,
     asked: Option<(Asked, u64)>,
-    /// After a failure no request is sent before this time.
+    /// No request is sent before this time, because the last one failed.
     quiet_until_ns: u64,
-    /// The keyspaces that the switch counts.
+    /// The keyspaces that the switch counts; `None`: unknown.
     told: Option<Vec<u16>>,
     is_clear: bool,
     read_at_ns: u64,
@@ -93,18 +95,18 @@ pub(crate) struct Rack {
     servers: Vec<NodeId>,
     state: State,
     pub(super) wanted: BTreeMap<HotKey, Wanted>,
-    /// The entries of the switch.
+    /// The entries that the switch has acknowledged.
     pub(crate) table: Table,
     change: Option<Change>,
-    /// Whether the wanted entries may differ from the table, so that they are not compared at every poll.
+    /// Whether the wanted entries may differ from the table. Avoids comparing them at every poll.
     may_differ: bool,
-    /// Why it refused the last request.
+    /// Why the switch refused the last request.
     pub(crate) failure: Option<String>,
-    /// Keys whose owners are to be told again who holds copies.
+    /// Keys whose owners must be notified again of their holders.
     due: VecDeque<HotKey>,
-    /// Announcements of removed entries, with the number of remaining repetitions.
+    /// Announcements of removed entries, and how often each must still be repeated.
     partings: VecDeque<(Announcement, u8)>,
-    /// Those of them that are due.
+    /// Number of these announcements that are due.
     due_partings: usize,
     pub(crate) totals: Totals,
     pub(crate) last: LastPeriod,
@@ -145,7 +147,7 @@ impl Rack {
         }
     }
 
-    /// The entries of the switch are not known.
+    /// Handles a new connection: the entries of the switch are unknown.
     pub(super) fn handle_connected(&mut self) {
         (self.connected, self.asked, self.told, self.quiet_until_ns) = (true, None, None, 0);
         self.counts = Counts::default();
@@ -156,7 +158,8 @@ impl Rack {
         self.connected = false;
     }
 
-    /// All entries are to be removed. Owners are told, because the next plan may have fewer.
+    /// Plans to remove all entries. Owners are notified, because the next plan may have fewer
+    /// entries.
     fn forget_table(&mut self) {
         (self.is_clear, self.change) = (false, None);
         self.due.clear();
@@ -167,7 +170,7 @@ impl Rack {
         }
     }
 
-    /// No keyspace spreads its hot keys any more.
+    /// Removes all entries, because no keyspace spreads its hot keys any more.
     pub(super) fn retire(&mut self, settings: &HotSettings) {
         self.may_differ |= !self.wanted.is_empty();
         self.wanted.clear();
@@ -180,7 +183,7 @@ impl Rack {
         !self.connected || (is_told && self.is_clear && self.table.is_empty() && self.wanted.is_empty())
     }
 
-    /// The node at a position of the ring.
+    /// The node at a position in the list of servers.
     pub(crate) fn server(&self, place: usize) -> Option<NodeId> {
         self.servers.get(place).copied()
     }
@@ -217,7 +220,7 @@ impl Rack {
         Some(request)
     }
 
-    /// Handles a reply of the switch. A reading is then passed to [`Self::plan`].
+    /// Handles a reply of the switch. The caller then passes a reading to [`Self::plan`].
     pub(super) fn handle_reply(&mut self, common: &Common<'_>, reply: &ControlReply) {
         let Some((asked, _)) = self.asked else { return };
         match (reply, asked) {
@@ -241,13 +244,13 @@ impl Rack {
                 self.failure = None;
             }
             (ControlReply::Hot { .. }, Asked::Read) => {}
-            // A second reply to a repeated request.
+            // A second reply to a request that was repeated.
             _ => return,
         }
         self.asked = None;
     }
 
-    /// The switch has made the change: owners are told.
+    /// Applies a change that the switch has made, and notifies owners.
     fn adopt(&mut self, change: Change) {
         self.totals.changes += change.len() as u64;
         self.may_differ = true;
@@ -289,7 +292,7 @@ impl Rack {
             let Wanted { owner: to, holders, in_switch, .. } = placed.entry.clone();
             return Some(Announcement { to, key, instance: placed.instance, holders, in_switch });
         }
-        // The newest ones, which are at the end, are due first.
+        // The newest announcements, at the end of the queue, are due first.
         let place = self.partings.len().checked_sub(self.due_partings)?;
         self.due_partings = self.due_partings.checked_sub(1)?;
         let (announcement, left) = self.partings.get_mut(place)?;
@@ -297,7 +300,8 @@ impl Rack {
         Some(announcement.clone())
     }
 
-    /// At the end of a period everything is announced again, in case messages were lost.
+    /// At the end of a period all announcements become due again, because messages may have been
+    /// lost.
     fn repeat(&mut self) {
         if self.due.is_empty() {
             let copied = self.table.iter().filter(|(_, placed)| placed.entry.is_copied());
@@ -307,15 +311,15 @@ impl Rack {
         self.due_partings = self.partings.len();
     }
 
-    /// Whether the entries in a reading are those that the switch has acknowledged.
+    /// Whether a reading lists exactly the entries that the switch has acknowledged.
     fn is_as_told(&self, reading: &HotReading) -> bool {
         let mut instances: Vec<u64> = self.table.values().map(|placed| placed.instance).collect();
         instances.sort_unstable();
         instances.iter().eq(reading.entries.iter().map(|count| &count.instance))
     }
 
-    /// At the end of a period: plans the wanted entries. `servers`: nodes at this switch, ascending; `is_available`: whether a node may take
-    /// copies.
+    /// Plans the wanted entries at the end of a period. `servers`: the nodes at this switch,
+    /// ascending; `is_available`: whether a node may get copies.
     pub(super) fn plan(
         &mut self,
         settings: &HotSettings,
@@ -325,7 +329,8 @@ impl Rack {
         is_available: impl Fn(NodeId) -> bool,
     ) {
         if self.change.is_none() && self.is_clear && !self.is_as_told(reading) {
-            self.failure = Some("its table is not what it has acknowledged: it is cleared".into());
+            self.failure =
+                Some("its table differs from what it has acknowledged, and is being cleared".into());
             self.forget_table();
         }
         self.settle(servers);
@@ -334,7 +339,7 @@ impl Rack {
         let place_of = |node: NodeId| self.servers.binary_search(&node).ok().map(|place| place as u16);
         let owner = |key: &HotKey| place_of(owners.find(key)?.primary());
         let ring = Ring { available: &available };
-        // Load that no copy can spread further is not a reason to copy other keys.
+        // Load that more copies cannot spread is not a reason to copy other keys.
         let loads = self.loads_to_spread(&period, owners, &available, settings.holders_max());
         let report = PeriodReport { loads: &loads, hot: &period.hot, candidates: &period.candidates };
         let plan = nicekv_hotkeys::plan(&settings.keys_to_plan(), &self.state, &report, &ring, owner);
@@ -355,8 +360,10 @@ impl Rack {
         self.repeat();
     }
 
-    /// Loads of servers if all keys with copies were copied to all nodes that may have them, without requests that the switch answered. Members
-    /// of a key's partition may not, so one key alone can keep the load uneven: without this, T would fall until every key is copied.
+    /// The loads of servers as they would be if the load of each fully copied key were spread
+    /// evenly, without requests that the switch answered. Members of a key's partition may not get
+    /// copies, so one key alone can keep the load uneven. Without this correction, T would fall
+    /// until every key is copied.
     fn loads_to_spread(
         &self,
         period: &Period,
@@ -387,7 +394,7 @@ impl Rack {
         loads
     }
 
-    /// Nodes have come or gone: positions have changed.
+    /// Adapts the state to nodes that have come or gone, which changes positions.
     fn settle(&mut self, servers: Vec<NodeId>) {
         if servers == self.servers {
             return;

@@ -1,4 +1,4 @@
-//! Table `hot` of one switch: the wanted entries, the installed ones, and the difference.
+//! Table `hot` of one switch: the wanted entries, the installed ones, and their difference.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,16 +15,16 @@ use crate::config::host_id;
 pub(crate) struct Wanted {
     /// The primary of the key's partition.
     pub(crate) owner: NodeId,
-    /// Nodes with copies, besides the partition's members.
+    /// Nodes with copies that are not members of the partition.
     pub(crate) holders: Vec<NodeId>,
-    /// Whether the switch may store a copy as well (H9). Without any copies, the entry only counts.
+    /// Whether the switch may store a copy as well (H9). An entry without any copies only counts.
     pub(crate) in_switch: bool,
-    /// Turns of the round robin that take the default route.
+    /// Number of turns of the round robin that take the default route.
     pub(crate) owner_turns: u8,
 }
 
 impl Wanted {
-    /// Whether its owner must be told about the key.
+    /// Whether the key has copies, so that its owner must be notified.
     pub(crate) fn is_copied(&self) -> bool {
         self.in_switch || !self.holders.is_empty()
     }
@@ -33,23 +33,25 @@ impl Wanted {
 /// An entry that is installed or being installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// Identifies the installation.
+    /// Identifies this installation of the entry.
     pub(crate) instance: u64,
     pub(crate) entry: Wanted,
 }
 
-/// A table by key.
+/// The entries by key.
 pub(crate) type Table = BTreeMap<HotKey, Placed>;
 
-/// The difference between two tables. A key in `set` need not be in `removed`: its new instance replaces the old one.
+/// The difference between two tables. A key in `set` need not be in `removed`: its new instance
+/// replaces the old one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) removed: Vec<(HotKey, u64)>,
-    /// Ascending by instance.
+    /// Entries to install, ascending by instance.
     pub(super) set: Vec<(HotKey, Placed)>,
 }
 
-/// Source of instance numbers that are unique over all installations: the leader's term, then a counter.
+/// Generates instance numbers that are never used twice: the leader's term in the upper half, a
+/// counter in the lower.
 #[derive(Clone, Debug)]
 pub(super) struct Instances {
     term: u64,
@@ -61,7 +63,8 @@ impl Instances {
         Self { term, count: 0 }
     }
 
-    /// The next instance. `None`: this leader has used all of its numbers, which does not happen in practice.
+    /// The next instance. `None`: this leader has used all of its numbers, which does not happen in
+    /// practice.
     pub(super) fn take(&mut self) -> Option<u64> {
         self.count = self.count.checked_add(1)?;
         Some(self.term << 32 | u64::from(self.count))
@@ -69,7 +72,8 @@ impl Instances {
 }
 
 impl Change {
-    /// The difference from the installed table to the wanted entries. A changed entry is a new instance (H1, H8).
+    /// The difference from the installed table to the wanted entries. A changed entry is a new
+    /// instance (H1, H8).
     pub(super) fn between(
         there: &Table,
         wanted: &BTreeMap<HotKey, Wanted>,
@@ -94,7 +98,7 @@ impl Change {
         self.removed.len() + self.set.len()
     }
 
-    /// The newest instance that the switch has after the change; 0: it installs none.
+    /// The newest instance after the change; 0 if the change installs none.
     pub(super) fn newest(&self) -> u64 {
         self.set.last().map_or(0, |(_, placed)| placed.instance)
     }
@@ -125,7 +129,7 @@ mod tests {
     use nicekv_proto::{KeyDigest, KeyspaceId};
     use proptest::prelude::*;
 
-    /// Key, owner and holder of each entry, and whether the switch may store it.
+    /// Wanted entries, given as key, owner, holder, and whether the switch may store a copy.
     fn wanted(entries: &[(u8, u16, u16, bool)]) -> BTreeMap<HotKey, Wanted> {
         let entry = |&(key, owner, holder, in_switch): &(u8, u16, u16, bool)| {
             let key = HotKey { keyspace: KeyspaceId(1), digest: KeyDigest([key; 16]) };

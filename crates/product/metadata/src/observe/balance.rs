@@ -1,4 +1,5 @@
-//! This leader's record of balancing by migration. A new leader begins anew, and does not move what may have been moved recently.
+//! This leader's record of balancing by migration. A new leader starts an empty record, and does
+//! not move partitions that may have been moved recently.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -8,39 +9,39 @@ use nicekv_proto::{KeyspaceId, PartitionId};
 use crate::decide::migration::{Because, Step, Verdict};
 use crate::state::State;
 
-/// Events that are kept for status.
+/// Upper bound of events that are kept for status.
 const EVENTS_MAX: usize = 32;
-/// A partition moves at most once in this many periods.
+/// Minimum number of periods between two moves of a partition.
 pub(crate) const REST_PERIODS: u64 = 10;
 
-/// The record of one keyspace.
+/// The record of all keyspaces that are balanced by migration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Balance {
     /// When this leader began.
     begun_ns: u64,
-    /// Steps to take, in order.
+    /// Steps that are still to be taken, in order.
     pub(crate) steps: VecDeque<Step>,
     moved_ns: BTreeMap<PartitionId, u64>,
     born_ns: BTreeMap<PartitionId, u64>,
-    /// Completed counting periods.
+    /// Number of completed counting periods.
     pub(crate) periods: u64,
-    /// The verdict on the last period.
+    /// The verdict on the last period, by keyspace.
     pub(crate) verdicts: BTreeMap<KeyspaceId, Verdict>,
-    /// Why nothing is counted.
+    /// Why load is not being counted; `None` while it is.
     pub(crate) waits_for: Option<String>,
-    /// When steps on partitions were begun.
+    /// Number of steps that have begun, by keyspace.
     pub(crate) begun: BTreeMap<KeyspaceId, Begun>,
-    /// The events in words, numbered from 1.
+    /// Descriptions of recent events, numbered from 1.
     pub(crate) events: VecDeque<(u64, KeyspaceId, String)>,
     told: u64,
 }
 
-/// Numbers of moves, splits and merges in a keyspace.
+/// Number of moves, splits and merges that have begun in a keyspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Begun {
     pub(crate) moves: u64,
     pub(crate) splits: u64,
-    /// Splits of partitions that were full.
+    /// Number of splits of partitions that were too large.
     pub(crate) full: u64,
     pub(crate) merges: u64,
 }
@@ -62,7 +63,7 @@ impl Balance {
         Self { begun_ns: now_ns, ..Self::default() }
     }
 
-    /// The state has changed from `before` to `after`.
+    /// Handles a change of the state from `before` to `after`.
     pub(crate) fn handle_change(&mut self, before: &State, after: &State, now_ns: u64) {
         for (id, _) in after.partitions().filter(|(id, _)| before.partition(*id).is_none()) {
             self.born_ns.insert(id, now_ns);
@@ -81,19 +82,20 @@ impl Balance {
         self.begun.retain(|id, _| is_keyspace(id));
     }
 
-    /// Whether the partition was moved within this time, as far as this leader can know.
+    /// Whether the partition was moved less than `rest_ns` ago, or may have been before this leader
+    /// began.
     pub(crate) fn rests(&self, id: PartitionId, is_placed: bool, now_ns: u64, rest_ns: u64) -> bool {
         let unknown = is_placed && !self.born_ns.contains_key(&id);
         let moved_ns = self.moved_ns.get(&id).copied().or(unknown.then_some(self.begun_ns));
         moved_ns.is_some_and(|moved_ns| now_ns < moved_ns + rest_ns)
     }
 
-    /// Whether the partition was created within this time.
+    /// Whether the partition was created less than `rest_ns` ago.
     pub(crate) fn is_young(&self, id: PartitionId, now_ns: u64, rest_ns: u64) -> bool {
         self.born_ns.get(&id).is_some_and(|born_ns| now_ns < born_ns + rest_ns)
     }
 
-    /// Records a step that has begun.
+    /// Counts a step that has begun.
     pub(crate) fn count(&mut self, keyspace: KeyspaceId, step: &Step) {
         self.begun.entry(keyspace).or_default().count(step);
     }

@@ -1,4 +1,5 @@
-//! Reports of storage targets about their chunks, and the duration of the current round of garbage collection.
+//! Reports of storage targets about their chunks, and the duration of the current round of garbage
+//! collection.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -12,21 +13,22 @@ use crate::state::State;
 /// A periodic report of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetReport {
-    /// Its node.
+    /// The target's node.
     pub node: u16,
-    /// Version of its map of groups; it refuses older ones.
+    /// Version of the target's map of groups. The target refuses older maps.
     pub version: u32,
-    /// Whether everything that it holds for groups that it is not in is also held there, by that map (P13).
+    /// Whether the target has moved everything: what it holds for groups that it is not in, by that
+    /// map, is also held there (P13).
     pub has_moved: bool,
-    /// Chunks with too few copies, among those that it is responsible for.
+    /// Number of chunks with too few copies, among those for which the target is responsible.
     pub under_replicated: u64,
-    /// Chunks whose number of copies it does not know yet.
+    /// Number of chunks whose number of copies the target does not know yet.
     pub unsettled: u64,
-    /// The last round in which it has deleted unneeded chunks.
+    /// The last round in which the target has deleted unneeded chunks.
     pub swept: u64,
-    /// Chunks that it holds.
+    /// Number of chunks that the target holds.
     pub chunks: u64,
-    /// Their bytes.
+    /// Size of these chunks in bytes.
     pub bytes: u64,
 }
 
@@ -46,7 +48,7 @@ impl ChunkReports {
         self.reports.insert(NodeId(report.node), *report);
     }
 
-    /// The last report of a target to this leader.
+    /// The last report that a target has sent to this leader.
     pub(crate) fn of(&self, node: NodeId) -> Option<&TargetReport> {
         self.reports.get(&node)
     }
@@ -59,7 +61,7 @@ impl ChunkReports {
         self.reports.retain(|node, _| after.chunks.as_ref().is_some_and(|chunks| chunks.has(*node)));
     }
 
-    /// Whether the round has lasted for this long.
+    /// Whether the current round has lasted for at least `interval`.
     pub(crate) fn has_lasted(&self, now_ns: u64, interval: Duration) -> bool {
         now_ns >= self.began_ns + nanoseconds(interval)
     }

@@ -1,12 +1,13 @@
-//! The fabric: which trunks are in use, and failures of trunks and switches.
+//! The fabric of switches: which trunks are in use, and which trunks and switches have failed.
 //!
 //! ```text
 //!   a switch reports a dead port ──────┐
 //!   a switch is not connected for long ┴▶ wanted tree ─▶ trunks are closed, then opened when no loop can form ─▶ tables of each switch
 //! ```
 //!
-//! A silent switch may continue to forward by its old tables. The trunks to it are closed at their other ends, except one: it becomes a leaf, and
-//! nodes attached to it are reached if it works. It carries transit traffic again after it has acknowledged tables.
+//! A silent switch may continue to forward by its old tables. The trunks to it are closed at their
+//! other ends, except one. So it becomes a leaf, and nodes attached to it are still reached if it
+//! works. It carries transit traffic again after it has acknowledged tables.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -17,30 +18,30 @@ use nicekv_switch::{Link, SpanningTree, TableSet, Topology, TreeTransition, Trun
 use crate::config::{Config, NodeConfig};
 use crate::status::{TrunkState, TrunkStatus};
 
-/// A switch whose connection is lost is silent after this time.
+/// A switch whose connection is lost counts as silent after this time.
 const LOST_NS: u64 = 50_000_000;
-/// A switch that has never connected to this leader is silent after this time.
+/// A switch that has never connected to this leader counts as silent after this time.
 const UNHEARD_NS: u64 = 1_000_000_000;
 
-/// The state of a switch.
+/// Whether a switch can be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Presence {
-    /// Not known yet.
+    /// Unknown: the switch has not connected to this leader yet.
     #[default]
     Unheard,
-    /// Connected now, or recently.
+    /// Connected now, or until recently.
     Heard,
-    /// Silent: a leaf until it has acknowledged tables.
+    /// Silent. The switch is a leaf until it has acknowledged tables.
     Silent,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Watched {
     presence: Presence,
-    /// Since when it is not connected.
+    /// Since when the switch is not connected; `None` while it is.
     away_since_ns: Option<u64>,
     connected: bool,
-    /// Ports that it reports as dead.
+    /// Ports that the switch reports as dead.
     down: BTreeSet<u16>,
 }
 
@@ -66,7 +67,7 @@ impl Fabric {
         }
     }
 
-    /// Sets the nodes, whose configuration says which switch they are attached to.
+    /// Sets the nodes. Their configuration says which switch they are attached to.
     pub(crate) fn settle(&mut self, nodes: &[NodeConfig]) {
         self.topology = Config::settled(&self.topology, nodes);
     }
@@ -75,7 +76,7 @@ impl Fabric {
         &self.topology
     }
 
-    /// The tree that switches are told.
+    /// The tree that switches should use now.
     pub(crate) fn tree(&self) -> &SpanningTree {
         self.transition.tree()
     }
@@ -85,7 +86,7 @@ impl Fabric {
         self.topology.place(self.transition.tree(), switch, tables.clone())
     }
 
-    /// The trunks of a switch.
+    /// The trunks of a switch, for status.
     pub(crate) fn trunks(&self, switch: u16) -> Vec<TrunkStatus> {
         let state = |link| match () {
             () if self.failed.links.contains(&link) => TrunkState::Dead,
@@ -110,7 +111,7 @@ impl Fabric {
         }
     }
 
-    /// A switch has acknowledged tables.
+    /// Records that a switch has acknowledged tables.
     pub(crate) fn acknowledged(&mut self, switch: u16, generation: u64) {
         self.transition.acknowledged(switch, generation);
         if let Some(watched) = self.switches.get_mut(&switch) {
@@ -118,14 +119,15 @@ impl Fabric {
         }
     }
 
-    /// A switch has reported its dead ports.
+    /// Records the ports that a switch has reported as dead.
     pub(crate) fn ports_down(&mut self, switch: u16, down: impl IntoIterator<Item = u16>) {
         if let Some(watched) = self.switches.get_mut(&switch) {
             watched.down = down.into_iter().collect();
         }
     }
 
-    /// Reacts to failures. Returns whether the tree has changed; switches then learn of it with `generation`.
+    /// Reacts to failures. Returns whether the tree has changed; switches then learn of the change
+    /// with `generation`.
     pub(crate) fn reroute(&mut self, now_ns: u64, generation: u64) -> bool {
         if !self.topology.has_trunks() {
             return false;

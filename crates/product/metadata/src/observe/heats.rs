@@ -1,23 +1,24 @@
-//! Load distribution within partitions, and numbers of keys, as nodes report them (TurboKV §5.1). A new leader observes them anew.
+//! Load distribution within partitions, and numbers of keys, as nodes report them (TurboKV §5.1). A
+//! new leader starts without reports.
 
 use alloc::collections::BTreeMap;
 
 use nicekv_proto::heat::{Heat, PartitionHeat};
 use nicekv_proto::{NodeId, PartitionId};
 
-/// Counts of earlier periods are divided by this: the answering node may have changed since.
+/// Divisor of the counts of earlier periods, because the node that answers may have changed since.
 const AGED_BY: u32 = 8;
 
-/// The reports of all nodes. Bounded by the numbers of nodes and partitions.
+/// The reports of all nodes. The numbers of nodes and partitions bound its size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heats {
     told: BTreeMap<PartitionId, BTreeMap<NodeId, PartitionHeat>>,
-    /// By node: its process, and when its newest report was sent.
+    /// For each node, its process, and the sending time of its newest report.
     heard: BTreeMap<NodeId, (u64, u64)>,
 }
 
 impl Heats {
-    /// A report of a live process. An outdated one changes nothing.
+    /// Records a report of a live process. An outdated report changes nothing.
     pub(crate) fn handle(&mut self, told: &Heat, is_member: impl Fn(PartitionId, NodeId) -> bool) {
         let heard = self.heard.entry(told.node).or_default();
         if heard.0 == told.incarnation && told.sent_ns < heard.1 {
@@ -29,7 +30,7 @@ impl Heats {
         }
     }
 
-    /// Begins a period: earlier counts are reduced.
+    /// Begins a period: the counts of earlier periods are reduced.
     pub(crate) fn age(&mut self) {
         let told = self.told.values_mut().flat_map(BTreeMap::values_mut);
         told.for_each(|heat| heat.requests /= AGED_BY);

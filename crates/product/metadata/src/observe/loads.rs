@@ -1,8 +1,10 @@
 //! Load by source address and partition, as nodes report it (NICE §4.5).
 //!
-//! Gets of the current interval count fully, those of each earlier interval half as much as those of the next. Memory is bounded: a partition has
-//! at most [`SOURCES_PER_PARTITION_MAX`] sources, and all have at most [`SOURCES_ALL_MAX`]; a source without room is not counted until others have
-//! been silent for some intervals. A new leader observes the load anew, and meanwhile uses the persisted divisions.
+//! Gets of the current interval count fully, those of earlier intervals less: half as much with
+//! each interval. Memory is bounded: a partition has at most [`SOURCES_PER_PARTITION_MAX`] sources,
+//! and all partitions together have at most [`SOURCES_ALL_MAX`]. A source for which there is no
+//! room is not counted until others have been silent for some intervals. A new leader starts
+//! without reports, and meanwhile uses the persisted divisions.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,17 +13,17 @@ use nicekv_proto::control::Sources;
 use nicekv_proto::{NodeId, PartitionId};
 use nicekv_switch::Prefix;
 
-/// Sources of one partition.
+/// Upper bound of the sources of one partition.
 const SOURCES_PER_PARTITION_MAX: usize = 64;
-/// Sources of all partitions.
+/// Upper bound of the sources of all partitions.
 const SOURCES_ALL_MAX: usize = 1 << 16;
 
 /// The load of a partition by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// Sources whose addresses can be divided, ascending.
+    /// Sources within the addresses that are divided, ascending, with their gets.
     pub(crate) inside: Vec<(u32, u64)>,
-    /// All other sources, which the primary serves in any case.
+    /// Gets of all other sources, which the primary serves in any case.
     pub(crate) outside: u64,
 }
 
@@ -36,16 +38,16 @@ impl Load {
 pub(crate) struct SourceLoads {
     by_partition: BTreeMap<PartitionId, BTreeMap<u32, u64>>,
     sources: usize,
-    /// By node: its process, and when its newest report was sent.
+    /// For each node, its process, and the sending time of its newest report.
     heard: BTreeMap<NodeId, (u64, u64)>,
-    /// When the interval ends.
+    /// The end of the current interval.
     due_ns: u64,
-    /// How often this leader has changed the divisions of a partition because of load.
+    /// How often this leader has changed a partition's divisions because of load.
     pub(crate) divided: u64,
 }
 
 impl SourceLoads {
-    /// A report of a live process. An outdated or repeated one changes nothing.
+    /// Records a report of a live process. An outdated or repeated report changes nothing.
     pub(crate) fn handle(&mut self, told: &Sources, is_partition: impl Fn(PartitionId) -> bool) {
         let heard = self.heard.entry(told.node).or_default();
         if heard.0 == told.incarnation && told.sent_ns <= heard.1 {
@@ -75,7 +77,7 @@ impl SourceLoads {
         load
     }
 
-    /// Recent gets of a partition in a second, as far as they are reported: half of past intervals, and all of the current one.
+    /// Recent gets of a partition per second, as far as they are reported.
     pub(crate) fn gets_per_second(&self, id: PartitionId, now_ns: u64, interval_ns: u64) -> Option<u64> {
         let begun_ns = self.due_ns.checked_sub(interval_ns).filter(|_| self.due_ns > 0)?;
         let told: u64 = self.by_partition.get(&id)?.values().sum();
@@ -83,12 +85,12 @@ impl SourceLoads {
         u64::try_from(u128::from(told) * 1_000_000_000 / u128::from(counted_ns)).ok()
     }
 
-    /// Whether an interval is over.
+    /// Whether the current interval has ended.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }
 
-    /// Begins the next interval, if this one is over.
+    /// Begins the next interval, if the current one has ended.
     pub(crate) fn turn(&mut self, now_ns: u64, interval_ns: u64) {
         if !self.is_due(now_ns) {
             return;

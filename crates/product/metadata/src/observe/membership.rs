@@ -15,8 +15,9 @@
 //!    │ Heartbeat{unanswered: 3} ─▶│  no reply to the probe either: suspected
 //! ```
 //!
-//! Invariants: only an answered probe makes a process live, so the live process of a node is the one that runs; a node that cannot receive and
-//! one that cannot send are suspected after the same number of heartbeats; leases are granted only to live processes, and the time of the last
+//! Invariants: only an answered probe makes a process live, so the live process of a node is the
+//! one that runs. A node that cannot receive and a node that cannot send are suspected after the
+//! same number of heartbeats. Leases are granted only to live processes, and the time of the last
 //! grant is kept for as long as the lease may be in use.
 
 use alloc::collections::BTreeMap;
@@ -41,24 +42,26 @@ struct Node {
     /// The process that answered the last probe.
     process: Option<Process>,
     live: bool,
-    /// When the process was last received from.
+    /// When the last message from the process arrived.
     heard_ns: u64,
-    /// When the last answered probe was begun: the process was live at some time after.
+    /// When the last probe that was answered was begun. The process was live at some time after
+    /// that.
     proven_ns: u64,
-    /// Since when it is not live.
+    /// Since when the node is not live.
     silent_ns: u64,
-    /// Free space of its disk, by its last report.
+    /// Free space of the node's disk, by its last report.
     space: DiskSpace,
     /// The newest heartbeat of a process that has not answered a probe yet.
     candidate: Option<Heartbeat>,
     probing: Option<Probing>,
-    /// The last lease granted to the process, and to any before it.
+    /// When a lease was last granted to the process, and to any earlier process of the node.
     granted_ns: u64,
     granted_before_ns: u64,
 }
 
 impl Node {
-    /// A node without reports. A previous leader may have granted leases up to `start_ns`.
+    /// A node that has sent nothing to this leader. A previous leader may have granted leases up to
+    /// `start_ns`.
     fn unheard(start_ns: u64) -> Self {
         Self {
             process: None,
@@ -79,16 +82,18 @@ impl Node {
 pub(crate) struct Membership {
     timing: Timing,
     nodes: BTreeMap<NodeId, Node>,
-    /// Source of nonces; begins with the term, so that no probe of a previous leader is taken for ours.
+    /// Source of nonces. It starts with the term, so that replies to probes of a previous leader do
+    /// not match.
     probes_sent: u64,
-    /// When a node was last suspected: all others are then probed.
+    /// When a node was last suspected. All other nodes are then probed.
     suspected_ns: u64,
     /// Probes to send, at most one for each node.
     outbox: Vec<(NodeId, u64)>,
 }
 
 impl Membership {
-    /// No node is live. A previous leader may have granted leases up to `start_ns`.
+    /// Membership at the start of a leader: no node is live. A previous leader may have granted
+    /// leases up to `start_ns`.
     pub(crate) fn new(config: &Config, term: u64, start_ns: u64) -> Self {
         let node = |config: &NodeConfig| (config.id, Node::unheard(start_ns));
         Self {
@@ -123,12 +128,12 @@ impl Membership {
         self.nodes.get(&node).map_or(DiskSpace::Enough, |node| node.space)
     }
 
-    /// Whether the node was ever received from.
+    /// Whether this leader has received anything from the node.
     pub(crate) fn is_known(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.process.is_some())
     }
 
-    /// Whether the node has answered a probe begun at `since_ns` or later.
+    /// Whether the node has answered a probe that was begun at `since_ns` or later.
     pub(crate) fn is_proven_since(&self, node: NodeId, since_ns: u64) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.live && node.proven_ns >= since_ns)
     }
@@ -143,7 +148,8 @@ impl Membership {
         self.is_over(node, incarnation, self.timing.lease_wait_ns(), now_ns)
     }
 
-    /// The same for the part of a lease in which a process answers gets that do not come through switches.
+    /// Like [`Self::lease_is_over`], for the direct lease: the part in which a process answers gets
+    /// that do not come through switches.
     pub(crate) fn direct_lease_is_over(&self, node: NodeId, incarnation: u64, now_ns: u64) -> bool {
         self.is_over(node, incarnation, self.timing.direct_lease_wait_ns(), now_ns)
     }
@@ -155,14 +161,14 @@ impl Membership {
         now_ns >= granted_ns + wait_ns
     }
 
-    /// Records a lease that is about to be granted to the node's live process.
+    /// Records that a lease is being granted to the node's live process.
     pub(crate) fn grant(&mut self, node: NodeId, now_ns: u64) {
         let node = self.nodes.get_mut(&node).expect("only known nodes are live");
         assert!(node.live, "a lease is granted to a live process only");
         node.granted_ns = now_ns;
     }
 
-    /// A heartbeat. Those of unknown nodes are ignored.
+    /// Handles a heartbeat. Heartbeats of unknown nodes are ignored.
     pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) {
         let is_known = self.is_live(heartbeat.node, heartbeat.incarnation);
         let Some(node) = self.nodes.get_mut(&heartbeat.node) else { return };
@@ -183,7 +189,7 @@ impl Membership {
         (node.live, node.silent_ns, self.suspected_ns) = (false, now_ns, now_ns);
     }
 
-    /// Probes the node, unless a probe is under way.
+    /// Probes the node, unless a probe is outstanding.
     pub(crate) fn probe(&mut self, id: NodeId, now_ns: u64) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.probing.is_none()) else { return };
         self.probes_sent += 1;
@@ -191,8 +197,9 @@ impl Membership {
         self.outbox.push((id, self.probes_sent));
     }
 
-    /// A reply to a probe: the process that sent it is the one that runs. If it is not live yet, returns its heartbeat: the caller examines its
-    /// storage, and then calls [`Self::admit`] or [`Self::refuse`].
+    /// Handles a reply to a probe: the process that sent it is the one that runs. If the process is
+    /// not live yet, returns its heartbeat. The caller then examines its storage, and calls
+    /// [`Self::admit`] or [`Self::refuse`].
     pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) -> Option<Heartbeat> {
         let is_live = self.is_live(reply.node, reply.incarnation);
         let node = self.nodes.get_mut(&reply.node)?;
@@ -206,7 +213,7 @@ impl Membership {
         candidate
     }
 
-    /// Makes a process live that has answered a probe, and whose storage is known under this identity.
+    /// Makes a process live that has answered a probe. `storage`: the identity of its storage.
     pub(crate) fn admit(&mut self, heartbeat: &Heartbeat, storage: u128) {
         let node = self.nodes.get_mut(&heartbeat.node).expect("only known nodes answer probes");
         let process = Process { incarnation: heartbeat.incarnation, storage };
@@ -216,21 +223,21 @@ impl Membership {
         (node.process, node.space, node.live) = (Some(process), heartbeat.space, true);
     }
 
-    /// Does not make the process live yet; the process before it is gone.
+    /// Postpones making the new process live. The node's previous process counts as gone.
     pub(crate) fn refuse(&mut self, id: NodeId, now_ns: u64) {
         if self.nodes.get(&id).is_some_and(|node| node.live) {
             self.suspect(id, now_ns);
         }
     }
 
-    /// When the next live node will be suspected if it stays silent.
+    /// The time when the next live node will be suspected if it stays silent.
     pub(crate) fn next_suspicion_ns(&self) -> Option<u64> {
         let live = self.nodes.values().filter(|node| node.live);
         live.map(|node| node.heard_ns + self.timing.suspicion_ns()).min()
     }
 
-    /// Advances time: repeats probes, suspects nodes, and probes nodes whose heartbeat is overdue or that have not answered a probe for long, or
-    /// not since another node fell silent.
+    /// Advances time: repeats probes and suspects nodes. Probes nodes whose heartbeat is overdue,
+    /// and nodes that have not answered a probe for a long time or since another node fell silent.
     pub(crate) fn tick(&mut self, now_ns: u64) {
         for (&id, node) in &mut self.nodes {
             let answers = node.repeat_probe(now_ns, &self.timing, |nonce| self.outbox.push((id, nonce)));
@@ -255,13 +262,15 @@ impl Membership {
 }
 
 impl Node {
-    /// Whether the process has missed as many answers as make it silent, and a probe as well.
+    /// Whether the process seems unable to receive: it has missed as many answers as make it
+    /// suspected, and did not answer a probe either.
     fn is_deaf(&self, now_ns: u64, unanswered: u16, timing: &Timing) -> bool {
         let has_time = |probing: Probing| now_ns >= probing.begun_ns + nanoseconds(timing.heartbeat);
         u32::from(unanswered) >= timing.heartbeats_missed && self.probing.is_some_and(has_time)
     }
 
-    /// Repeats a probe that was not answered in time. Returns false if it was repeated too often.
+    /// Repeats a probe that was not answered in time. Returns false if it has been repeated too
+    /// often.
     fn repeat_probe(&mut self, now_ns: u64, timing: &Timing, send: impl FnOnce(u64)) -> bool {
         let Some(probing) = &mut self.probing else { return true };
         if now_ns < probing.sent_ns + nanoseconds(timing.probe) {

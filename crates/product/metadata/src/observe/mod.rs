@@ -1,5 +1,6 @@
-//! Observations: what was reported, and when, by nodes ([`membership`], [`usage`], [`loads`]), about partitions ([`watch`]), and by switches
-//! ([`switches`]). Nothing here decides, and nothing is persisted: a new leader observes everything anew.
+//! Observations: what nodes ([`membership`], [`usage`], [`loads`]) and switches ([`switches`]) have
+//! reported, also about partitions ([`watch`]), and when. This module decides nothing, and nothing
+//! is persisted: a new leader starts without observations.
 //!
 //! Invariant: a report of a process that is not live, or about a past epoch, changes nothing.
 
@@ -35,11 +36,11 @@ pub(crate) use switches::Switches;
 pub(crate) use usage::Usages;
 pub(crate) use watch::Watch;
 
-/// The report is outdated or impossible.
+/// The error for a report that is outdated or impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stale;
 
-/// A partition that a process found on its disk and has no assignment for.
+/// A partition that a process has found on its disk and has no assignment for.
 #[derive(Clone, Copy)]
 pub(crate) struct Stray {
     pub(crate) partition: PartitionId,
@@ -47,7 +48,7 @@ pub(crate) struct Stray {
     pub(crate) replication: Replication,
 }
 
-/// Everything that was observed.
+/// All observations.
 #[derive(Clone)]
 pub(crate) struct Observations {
     timing: Timing,
@@ -59,22 +60,23 @@ pub(crate) struct Observations {
     pub(crate) heats: Heats,
     pub(crate) balance: Balance,
     pub(crate) chunks: ChunkReports,
-    /// Durable log positions that nodes have reported: what is persisted, and newer reports.
+    /// Durable log positions of nodes: the persisted ones, updated by newer reports.
     pub(crate) storages: Storages,
-    /// Storages that have lost data, until that is persisted.
+    /// Storages that have lost data, until the loss is persisted.
     pub(crate) forgetful: Storages,
-    /// The last unanswered partition of each node.
+    /// The last reported stray partition of each node that has not been answered.
     pub(crate) strays: BTreeMap<NodeId, Stray>,
-    /// Evidence that the state is an older copy, until it is persisted.
+    /// Evidence that the state is an older copy, until the evidence is persisted.
     pub(crate) contradiction: Option<Contradiction>,
-    /// A previous leader may have granted leases that run until then.
+    /// Until when leases of a previous leader may run.
     quiet_until_ns: u64,
-    /// Processes that do not know yet that they were removed from a partition: they get no lease (R12).
+    /// Processes that do not know yet that they were removed from a partition. They get no lease
+    /// (R12).
     unaware: BTreeSet<(NodeId, u64)>,
 }
 
 impl Observations {
-    /// No observations: the leader of `term` begins at `now_ns` with `state`.
+    /// The observations of a new leader of `term`, which begins at `now_ns` with `state`: none.
     pub(crate) fn new(config: &Config, state: &State, term: u64, now_ns: u64) -> Self {
         let quiet_ns = if state.is_bootstrapped() { config.timing.lease_wait_ns() } else { 0 };
         Self {
@@ -107,7 +109,7 @@ impl Observations {
         self.watches.get_mut(&id).expect("every partition is watched")
     }
 
-    /// The state has changed from `before` to `after`.
+    /// Handles a change of the state from `before` to `after`.
     pub(crate) fn handle_change(&mut self, before: &State, after: &State, now_ns: u64) {
         self.forgetful.retain(|node, storage| {
             let is_persisted = after.storages.get(node).is_some_and(|known| {
@@ -145,11 +147,13 @@ impl Observations {
         self.unaware = after.removed().map(|removed| (removed.node, removed.incarnation)).collect();
     }
 
-    /// Returns the lease of the node, in nanoseconds from when it sent the heartbeat (R12).
+    /// Handles a heartbeat. Returns the node's lease, in nanoseconds from when it sent the
+    /// heartbeat (R12).
     pub(crate) fn handle_heartbeat(&mut self, now_ns: u64, heartbeat: &Heartbeat) -> u64 {
         let Heartbeat { node, incarnation, .. } = *heartbeat;
         if self.forgetful.contains_key(&node.0) {
-            // It is admitted once the loss is persisted, so that the next leader knows of it.
+            // The process is admitted once the loss is persisted, so that the next leader knows of
+            // the loss.
             return 0;
         }
         self.membership.handle_heartbeat(now_ns, heartbeat);
@@ -168,8 +172,9 @@ impl Observations {
         nanoseconds(self.timing.lease)
     }
 
-    /// Examines the storage of a process that has just answered its first probe (R18). A heartbeat alone proves nothing: one of a former process
-    /// may arrive late, and what that process found in its storage says nothing about the process that runs now.
+    /// Examines the storage of a process that has just answered its first probe (R18). A heartbeat
+    /// without a probe proves nothing: the heartbeat of a former process may arrive late, and what
+    /// that process found in its storage says nothing about the running one.
     pub(crate) fn handle_probe_reply(&mut self, now_ns: u64, reply: &ProbeReply) {
         let Some(heartbeat) = self.membership.handle_probe_reply(now_ns, reply) else { return };
         match storages::judge(&self.storages, &heartbeat) {
@@ -208,8 +213,9 @@ impl Observations {
         Ok(())
     }
 
-    /// Returns whether the acknowledgement is news. An acknowledgement of an unknown epoch shows that the state is an older copy: epochs are
-    /// persisted before they are sent.
+    /// Handles an acknowledgement. Returns whether it is news. An acknowledgement of an unknown
+    /// epoch shows that the state is an older copy, because epochs are persisted before they are
+    /// sent.
     pub(crate) fn handle_ack(&mut self, state: &State, ack: &AssignAck) -> Result<bool, Stale> {
         let newest = state.newest_epoch(ack.partition).ok_or(Stale)?;
         if !self.membership.is_live(ack.node, ack.incarnation) {
@@ -224,7 +230,7 @@ impl Observations {
         Ok(self.watch_mut(ack.partition).handle_ack(ack))
     }
 
-    /// Returns whether the report is news on which a decision may depend.
+    /// Handles a report. Returns whether it is news on which a decision may depend.
     pub(crate) fn handle_report(
         &mut self,
         state: &State,
@@ -269,8 +275,8 @@ impl Observations {
         }
     }
 
-    /// The primary has found that a member lacks data that it had confirmed. It counts if the member is still the same process. Returns whether
-    /// it is news.
+    /// Records that the primary has found that a member lacks data which the member had confirmed.
+    /// It counts if the member is still the same process. Returns whether it is news.
     fn handle_forgetful(&mut self, now_ns: u64, partition: &Partition, node: NodeId) -> bool {
         let process = partition.member(node).map(|member| member.process);
         let is_meant = process.is_some() && self.membership.live(node) == process;
@@ -283,7 +289,8 @@ impl Observations {
     fn handle_accusation(&mut self, now_ns: u64, id: PartitionId, accuser: NodeId, accused: NodeId) {
         let timing = self.timing;
         let since_ns = self.watch_mut(id).accuse(accuser, accused, now_ns, &timing);
-        // The accuser as well: a node that receives nothing accuses everybody.
+        // The accuser is a suspect as well, because a node that receives nothing accuses all
+        // others.
         for suspect in [accused, accuser] {
             if !self.membership.is_proven_since(suspect, since_ns) {
                 self.membership.probe(suspect, now_ns);

@@ -1,15 +1,18 @@
-//! The order in which switches get new tables, if trunks join them.
+//! The order in which switches get new tables, if they are connected by trunks.
 //!
-//! A change of a record's hosts between two generations changes the path of its requests. The switch at the new end must learn of it first, then
-//! the switches with a trunk to it, and so on: below before above, then down again to the old end. Then no switch sends a request to one that
-//! would send it back, which is not allowed. Entries that are no longer used are removed from above.
+//! A change of a record's hosts between two generations changes the path of its requests. The
+//! switch at the new end must get its tables first, then the switches with a trunk to it, and so
+//! on: upwards from the new end, then down to the old end. Otherwise a switch might send a request
+//! to one that would send it back, which is not allowed. Entries that are no longer used are
+//! removed from the top down.
 //!
 //! ```text
 //!   the tail moves from node-0 (ToR 4) to node-1 (ToR 5):   ToR 5 ─▶ AGG ─▶ Core ─▶ AGG ─▶ ToR 4
 //! ```
 //!
-//! The order is only an optimisation: what a node accepts depends on the epoch alone (C5, C7), and clients retry. So nobody waits long for a
-//! switch that does not answer ([`PATIENCE_NS`]).
+//! The order is only an optimisation: what a node accepts depends on the epoch alone (C5, C7), and
+//! clients retry. So a switch that does not answer delays the others only for a short time
+//! ([`PATIENCE_NS`]).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +21,11 @@ use nicekv_switch::{Action, HostId, Match, SpanningTree, Table, TableSet, Topolo
 /// Timeout for the switches of each rank.
 pub(crate) const PATIENCE_NS: u64 = 20_000_000;
 
-/// The ranks of switches; lower ranks come first.
+/// The rank of each switch; lower ranks come first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     ranks: BTreeMap<u16, u32>,
-    /// When the first request was sent.
+    /// When the first switch was sent its tables.
     begun_ns: Option<u64>,
 }
 
@@ -56,7 +59,8 @@ impl Order {
         self.ranks.get(&switch).copied().unwrap_or(0)
     }
 
-    /// Whether it is a switch's turn. `is_awaited`: whether a switch is live and has not acknowledged.
+    /// Whether a switch may get its tables now. `is_awaited`: whether a switch is live and has not
+    /// acknowledged yet.
     pub(crate) fn is_due(&mut self, now_ns: u64, switch: u16, is_awaited: impl Fn(u16) -> bool) -> bool {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
         let rank = self.rank(switch);
@@ -65,11 +69,11 @@ impl Order {
     }
 }
 
-/// For each match: the hosts of gets, and those of puts.
+/// A table and match; the flag distinguishes the hosts of gets from those of puts.
 type Key = (Table, Match, bool);
 type Receivers = BTreeMap<Key, BTreeSet<u16>>;
 
-/// The switches to which the receivers of each entry are attached.
+/// For each entry, the switches to which its receivers are attached.
 fn receivers(topology: &Topology, tables: &TableSet) -> Receivers {
     let homes = |hosts: &[HostId]| -> BTreeSet<u16> {
         hosts.iter().filter_map(|host| topology.home(*host)).collect()

@@ -1,14 +1,17 @@
-//! Client requests by partition and by the node that serves them, as switches count them (TurboKV §5.1).
+//! Client requests by partition and by the node that serves them, as switches count them (TurboKV
+//! §5.1).
 //!
 //! ```text
 //!   switch: counts of entries, which only grow ─▶ minus its last report ─▶ by partition ─▶ window
 //! ```
 //!
-//! **Counted once.** With trunks, a datagram matches entries at each switch on its way; it counts at the switch that its receiver is attached to,
-//! or, for a group, the first of its members. Without trunks it matches at one switch.
+//! **Counted once.** With trunks, a datagram matches entries at each switch on its way. It counts
+//! only at the switch that its receiver is attached to or, for a group, at the switch of the
+//! group's first member. Without trunks it matches at one switch.
 //!
-//! **Differences.** The first report of a switch is the baseline of later ones. A switch that has matched fewer than before has restarted, and
-//! counts from zero; so does a new entry. Memory is bounded by the tables.
+//! **Differences.** The first report of a switch is the baseline of later ones. If a switch has
+//! fewer matches than before, it has restarted, and its counts began at zero. So do those of a new
+//! entry. Memory is bounded by the tables.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,10 +21,10 @@ use nicekv_switch::{EntryRequests, HostId, Match, Table, TableSet, Topology};
 
 use crate::config::SwitchId;
 
-/// Length of the window for status.
+/// Length of the time window for status.
 const SHOWN_NS: u64 = 5_000_000_000;
 
-/// Requests to a partition.
+/// Numbers of requests to a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// Reads, by the node that answers them.
@@ -36,7 +39,7 @@ impl Asked {
     }
 }
 
-/// Requests since the start of a window.
+/// Requests of all partitions since the start of a time window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     begun_ns: u64,
@@ -68,15 +71,15 @@ struct Counted {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestCounts {
     switches: BTreeMap<SwitchId, Counted>,
-    /// The window for decisions.
+    /// The time window for decisions.
     pub(crate) window: Window,
-    /// The current and the last complete window for status, and the end of the current one.
+    /// The current and the last complete time window for status, and the end of the current one.
     recent: Window,
     shown: Option<(Window, u64)>,
 }
 
 impl RequestCounts {
-    /// A report of a switch that has installed `tables`.
+    /// Handles a report of a switch. `tables`: the tables that the switch has installed.
     pub(crate) fn handle(
         &mut self,
         now_ns: u64,
@@ -105,7 +108,7 @@ impl RequestCounts {
         }
     }
 
-    /// The counts of every entry since the last report; `None`: it is the first one.
+    /// The counts of every entry since the last report; `None` if this is the first one.
     fn since(
         &mut self,
         id: SwitchId,
@@ -122,7 +125,7 @@ impl RequestCounts {
             let old = before.get(&key).copied().unwrap_or_default();
             match (now.reads.checked_sub(old.reads), now.updates.checked_sub(old.updates)) {
                 (Some(reads), Some(updates)) => EntryRequests { reads, updates },
-                // A new entry with the same match: the old one had been removed.
+                // A smaller count belongs to a new entry with the same match, so all of it is new.
                 _ => *now,
             }
         };
@@ -130,7 +133,7 @@ impl RequestCounts {
         Some(Table::ALL.map(of_table).into())
     }
 
-    /// Begins a new window for decisions.
+    /// Begins a new time window for decisions.
     pub(crate) fn begin_window(&mut self, now_ns: u64) {
         self.window = Window::begun_at(now_ns);
     }
@@ -142,7 +145,7 @@ impl RequestCounts {
         }
     }
 
-    /// Recent reads and updates of a partition in a second.
+    /// Recent reads and updates of a partition per second.
     pub(crate) fn per_second(&self, id: PartitionId, now_ns: u64) -> Option<(u64, u64)> {
         let (window, end_ns) = self.shown.as_ref().filter(|(_, end_ns)| now_ns < end_ns + 2 * SHOWN_NS)?;
         let elapsed_ns = u128::from(end_ns.saturating_sub(window.begun_ns).max(1));
@@ -159,7 +162,8 @@ impl RequestCounts {
     }
 }
 
-/// Counts of entries by partition. `counts_here`: whether requests to this host are counted at the switch.
+/// The counts of entries, added up by partition. `counts_here`: whether requests to this host are
+/// counted at this switch.
 fn by_partition(
     counted: &[Vec<EntryRequests>],
     tables: &TableSet,
@@ -181,7 +185,8 @@ fn by_partition(
         *divided.entry(entry.partition).or_default() += count.reads;
         note(entry.partition, entry.host, count.reads, 0);
     }
-    // A request that matches a division also matches the partition's entry. There may be several of these.
+    // A request that matches a division has also matched one of the partition's entries, so its
+    // count is subtracted there.
     let mut undivided = |partition: u32, reads: u64| {
         let claimed = divided.entry(partition).or_default();
         let left = reads.saturating_sub(*claimed);

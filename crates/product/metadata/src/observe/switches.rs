@@ -6,8 +6,9 @@
 //!        └───────── Status shows otherwise (restarted empty) ────┘
 //! ```
 //!
-//! Invariant: a switch that has acknowledged a generation never forwards by older tables in this term: it keeps them, installs newer ones, or
-//! restarts empty and drops (R12). So an acknowledgement holds while the switch is disconnected.
+//! Invariant: a switch that has acknowledged a generation never forwards by older tables in this
+//! term: it keeps them, installs newer ones, or restarts empty and drops (R12). So an
+//! acknowledgement holds while the switch is disconnected.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -25,25 +26,26 @@ use crate::status::{MissingPort, SwitchStatus};
 #[derive(Clone, Debug, Default)]
 struct Switch {
     connected: bool,
-    /// The generation that it has acknowledged in this term.
+    /// The generation that the switch has acknowledged in this term.
     acknowledged: u64,
-    /// Whether tables must be installed even if it has acknowledged them: it may have lost them.
+    /// Whether tables must be installed even if the switch has acknowledged them, because it may
+    /// have lost them.
     doubtful: bool,
     install_at_ns: u64,
     status_at_ns: u64,
     requests_at_ns: u64,
-    /// Generation of the tables that it was last sent.
+    /// Number of entries in the tables that the switch was last sent.
     entries: usize,
-    /// Its last status report.
+    /// The switch's last status report.
     tables: Vec<TableStatus>,
-    /// Why it refused the newest tables.
+    /// Why the switch refused the newest tables.
     failure: Option<String>,
-    /// Its ports, as it reported them; `None`: not reported, or it has none.
+    /// The ports that the switch has reported; `None`: it has not reported any, or it has none.
     ports: Option<BTreeSet<u16>>,
 }
 
 impl Switch {
-    /// Whether it has reported its ports, and this one is not among them.
+    /// Whether the switch has reported its ports, and this one is not among them.
     fn lacks(&self, port: u16) -> bool {
         self.ports.as_ref().is_some_and(|ports| !ports.contains(&port))
     }
@@ -53,7 +55,7 @@ impl Switch {
 pub(crate) struct Switches {
     switches: BTreeMap<SwitchId, Switch>,
     interval_ns: u64,
-    /// Interval of request counts; 0: they are not read.
+    /// Interval at which request counts are read; 0: never.
     count_interval_ns: u64,
     /// Client requests.
     pub(crate) requests: RequestCounts,
@@ -62,9 +64,9 @@ pub(crate) struct Switches {
     /// The order in which switches get new tables.
     order: Order,
     newest: TableSet,
-    /// Term of a newer leader that a switch has obeyed.
+    /// The term of a newer leader that a switch has obeyed.
     newer_term: Option<u64>,
-    /// The switch that refused this generation or a later one, and why.
+    /// The last refusal of tables: the switch, the generation that it refused, and why.
     refusal: Option<(SwitchId, u64, String)>,
 }
 
@@ -88,7 +90,7 @@ impl Switches {
         self.newest.generation
     }
 
-    /// Takes the newest refusal of tables of `generation` or later: the switch, and why.
+    /// Takes the last refusal, if it concerns tables of `generation` or later: the switch, and why.
     pub(crate) fn take_refusal(&mut self, generation: u64) -> Option<(SwitchId, String)> {
         let (switch, refused, reason) = self.refusal.take()?;
         (refused >= generation).then_some((switch, reason))
@@ -105,7 +107,7 @@ impl Switches {
         })
     }
 
-    /// Hosts of the newest tables whose ports are not among the switch's ports.
+    /// Hosts in the newest tables whose ports the switch does not have.
     fn unreachable(&self, id: SwitchId, switch: &Switch) -> BTreeMap<HostId, u16> {
         if switch.ports.is_none() {
             return BTreeMap::new();
@@ -115,8 +117,9 @@ impl Switches {
         placed.filter(|host| switch.lacks(host.port)).map(|host| (host.id, host.port)).collect()
     }
 
-    /// The newest tables for one switch: with its own ports, and without hosts on ports that it does not have. One such host must not keep the
-    /// switch from everything else that is new.
+    /// The newest tables for one switch: with its own ports, and without hosts at ports that it
+    /// does not have. Otherwise one such host would keep the switch from installing everything else
+    /// that is new.
     fn tables_for(&self, id: SwitchId) -> TableSet {
         let unreachable =
             self.switches.get(&id).map(|switch| self.unreachable(id, switch)).unwrap_or_default();
@@ -126,12 +129,12 @@ impl Switches {
         self.fabric.place(id.0, &reaching(self.newest.clone(), |host| !unreachable.contains_key(&host)))
     }
 
-    /// Sets the nodes, whose configuration says which switch they are attached to.
+    /// Sets the nodes. Their configuration says which switch they are attached to.
     pub(crate) fn settle(&mut self, nodes: &[NodeConfig]) {
         self.fabric.settle(nodes);
     }
 
-    /// Makes `tables` the newest, with the next generation, if they differ from the ones before.
+    /// Makes `tables` the newest, under the next generation, if they differ from the previous ones.
     pub(crate) fn set_tables(&mut self, mut tables: TableSet) {
         tables.generation = self.newest.generation;
         if self.newest.generation > 0 && TableSet::diff(&self.newest, &tables).is_empty() {
@@ -161,20 +164,23 @@ impl Switches {
         }
     }
 
-    /// Whether every switch has installed the newest tables and forwards no packet by others.
+    /// Whether every switch has installed the newest tables, so that it forwards no packet by older
+    /// ones.
     pub(crate) fn all_current(&self) -> bool {
         let newest = self.newest.generation;
-        // All of them: a switch below the head or the tail of a record leads there by its own tables (C7 (a), C12).
+        // All switches count, not only those of the head and the tail: a switch below them routes
+        // by its own tables (C7 (a), C12).
         newest > 0 && self.switches.values().all(|switch| switch.acknowledged == newest)
     }
 
-    /// The same for connected switches; the tables of the others are not known.
+    /// Whether every connected switch has installed the newest tables. The tables of disconnected
+    /// switches are unknown.
     pub(crate) fn connected_are_current(&self) -> bool {
         let newest = self.newest.generation;
         newest > 0 && self.switches.values().all(|switch| !switch.connected || switch.acknowledged == newest)
     }
 
-    /// Why not every switch is known to have the newest tables; `None`: they have.
+    /// The first reason why a switch may not have the newest tables; `None`: all have them.
     pub(crate) fn why_not_ready(&self) -> Option<String> {
         if let Some(term) = self.newer_term {
             return Some(alloc::format!("a switch obeys a newer metadata leader, of term {term}"));
@@ -191,7 +197,7 @@ impl Switches {
         })
     }
 
-    /// By id.
+    /// The status of all switches, by id.
     pub(crate) fn status(&self) -> Vec<SwitchStatus> {
         let newest = self.newest.generation;
         let status = |(id, switch): (&SwitchId, &Switch)| SwitchStatus {
@@ -210,7 +216,8 @@ impl Switches {
         self.switches.iter().map(status).collect()
     }
 
-    /// Fill and hits: hits are added up over the switches, the rest is that of the fullest one.
+    /// Entries, capacity and hits of each table: the most entries and the smallest capacity of any
+    /// switch, and the hits of all switches together.
     pub(crate) fn table_status(&self) -> Vec<TableStatus> {
         let mut sum: Vec<TableStatus> = Vec::new();
         for table in self.switches.values().flat_map(|switch| &switch.tables) {
@@ -226,7 +233,8 @@ impl Switches {
         if sum.is_empty() { TableStatus::list(Some(&self.newest), &Default::default()) } else { sum }
     }
 
-    /// After a new connection the tables of a switch are not known: it is sent the newest ones.
+    /// Handles a new connection. The tables of the switch are unknown, so it is sent the newest
+    /// ones.
     pub(crate) fn handle_connected(&mut self, id: SwitchId) {
         self.fabric.connected(id.0);
         if let Some(switch) = self.switches.get_mut(&id) {
@@ -253,7 +261,7 @@ impl Switches {
         self.switches.get(&id).is_some_and(|switch| switch.connected)
     }
 
-    /// Whether it has installed the newest tables.
+    /// Whether the switch has installed the newest tables.
     pub(crate) fn is_current(&self, id: SwitchId) -> bool {
         let is_current = |switch: &Switch| {
             switch.connected && switch.acknowledged == self.newest.generation && !switch.doubtful
@@ -271,11 +279,11 @@ impl Switches {
                 if generation == newest {
                     switch.doubtful = false;
                     switch.failure = None;
-                    // New figures of the new tables.
+                    // Requests the status of the new tables at once.
                     switch.status_at_ns = now_ns;
                 }
             }
-            // Registers are not read, and lookups are for operators.
+            // This service does not read registers, and only operators' commands look keys up.
             ControlReply::Installed { .. } | ControlReply::Register { .. } | ControlReply::Found { .. } => {}
             ControlReply::Refused { current_term } if current_term > term => {
                 self.newer_term = Some(current_term);
@@ -309,7 +317,7 @@ impl Switches {
         self.reroute(now_ns);
     }
 
-    /// A switch has reported its ports, so its tables may have to change.
+    /// Handles a switch's report of its ports. Its tables may have to change.
     fn handle_ports(&mut self, id: SwitchId, present: Option<Vec<u16>>) {
         let Some(switch) = self.switches.get(&id) else { return };
         let before = self.unreachable(id, switch);
@@ -358,9 +366,10 @@ impl Switches {
     }
 }
 
-/// Tables without unreachable hosts and the entries that lead to them. Requests for their partitions get no answer, as with an absent host.
+/// The tables without unreachable hosts and the entries that lead to them. Requests for their
+/// partitions get no answer, as if the host were absent.
 fn reaching(tables: TableSet, is_reached: impl Fn(HostId) -> bool) -> TableSet {
-    // Both rings have the same blocks of vnodes in the same order, and go on having them.
+    // Both rings must keep the same blocks of vnodes in the same order.
     let mut unicast = Vec::new();
     let mut multicast = Vec::new();
     for (place, entry) in tables.multicast.iter().enumerate() {

@@ -1,7 +1,8 @@
 //! Usage that nodes report, for operators. No decision depends on it.
 //!
-//! Rates are computed from two reports of the same process. The reports of a process that is no longer live are dropped, and old ones are not
-//! shown: the new leaders of its partitions report them.
+//! Rates are computed from two reports of the same process. Reports of a process that is no longer
+//! live are dropped, and old reports are not shown, because the new primaries of its partitions
+//! report them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use nicekv_proto::{KeyspaceId, NodeId};
 
 use super::Membership;
 
-/// Reports come about once a second; older ones are not shown.
+/// Reports older than this are not shown; a node sends about one per second.
 const SHOWN_NS: u64 = 5_000_000_000;
 const SECOND_NS: u128 = 1_000_000_000;
 
@@ -29,7 +30,7 @@ struct Told {
     keyspaces: Vec<(KeyspaceUsage, Rates)>,
 }
 
-/// Requests in a second.
+/// Requests per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
     pub(crate) gets: u64,
@@ -37,7 +38,7 @@ pub(crate) struct Rates {
 }
 
 impl Usages {
-    /// A report of a live process. An outdated one changes nothing.
+    /// Records a report of a live process. An outdated report changes nothing.
     pub(crate) fn handle(&mut self, now_ns: u64, usage: &Usage) {
         let before = self.by_node.get(&usage.node).filter(|told| told.incarnation == usage.incarnation);
         if before.is_some_and(|told| told.sent_ns >= usage.sent_ns) {
@@ -69,7 +70,7 @@ impl Usages {
 }
 
 impl Usages {
-    /// Recent gets of a node in a second.
+    /// Recent gets of a node per second.
     pub(crate) fn gets_of(&self, node: NodeId, membership: &Membership, now_ns: u64) -> u64 {
         let told = self.by_node.get(&node).filter(|told| told.is_shown(node, membership, now_ns));
         told.map_or(0, |told| told.keyspaces.iter().map(|(_, rates)| rates.gets).sum())
@@ -87,7 +88,7 @@ impl Told {
 }
 
 impl Rates {
-    /// `elapsed_ns` must not be zero.
+    /// The rates between two reports. `elapsed_ns` must not be zero.
     fn of(old: &KeyspaceUsage, new: &KeyspaceUsage, elapsed_ns: u64) -> Self {
         let rate = |old: u64, new: u64| {
             let more = u128::from(new.saturating_sub(old)) * SECOND_NS;

@@ -18,57 +18,60 @@ pub(crate) struct Acknowledged {
     pub(crate) activated: bool,
 }
 
-/// One member has timed out twice on another.
+/// A member's complaint that another member has timed out twice.
 #[derive(Clone, Copy, Debug)]
 struct Accusation {
     first_ns: u64,
     last_ns: u64,
 }
 
-/// The observations. All maps are keyed by nodes, whose number is bounded.
+/// The observations about one partition. All maps are keyed by nodes, whose number is bounded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     acknowledged: BTreeMap<NodeId, Acknowledged>,
-    /// Nodes that have discarded its data, and the epoch of the report.
+    /// Nodes that have reported that they discarded the partition's data, and the epoch of the
+    /// report.
     discarded: BTreeMap<NodeId, u32>,
-    /// When each node was last asked to discard them.
+    /// When each node was last asked to discard the data.
     discard_sent_ns: BTreeMap<NodeId, u64>,
     /// When the newest assignment was last sent to each node.
     sent_ns: BTreeMap<NodeId, u64>,
-    /// Joiners that have copied everything, with process and epoch.
+    /// Joiners that have copied everything, with their process and the epoch.
     copied: BTreeMap<NodeId, (u64, u32)>,
-    /// Members that have formed the children, with process and epoch (R17).
+    /// Members that have formed the children, with their process and the epoch (R17).
     formed: BTreeMap<NodeId, (u64, u32)>,
-    /// The process that has drained as the primary of an epoch, and its last decision.
+    /// The primary's process that has drained in an epoch, the epoch, and its last decision.
     drained: Option<(u64, u32, u64)>,
-    /// When forming was last given up.
+    /// When forming children was last broken off.
     broken_off_ns: Option<u64>,
-    /// Whether no consistent member was live at the last check, or not all members that are waited for.
+    /// Whether no consistent member was live at the last check, or members that are waited for were
+    /// not live.
     is_dark: bool,
-    /// Until when the first member that came back waits for the others.
+    /// Until when the first member that returned waits for the others.
     grace_until_ns: Option<u64>,
-    /// By accuser and accused, in the current epoch.
+    /// Accusations in the current epoch, by accuser and accused.
     accusations: BTreeMap<(NodeId, NodeId), Accusation>,
     /// Nodes that are barred, and until when.
     barred_until_ns: BTreeMap<NodeId, u64>,
-    /// When an original was last removed; it may be back soon.
+    /// When an original was last removed. It may return soon.
     departed_ns: u64,
     /// When the epoch began, as far as this leader knows.
     epoch_ns: u64,
-    /// Whether a member has asked for an epoch after this one.
+    /// Whether a member has requested another epoch.
     is_fence_asked: bool,
-    /// Since when exactly the originals are members and serve.
+    /// Since when the members are exactly the originals, and all of them serve.
     whole_since_ns: Option<u64>,
 }
 
 impl Watch {
-    /// A partition whose members this leader has not received from yet.
+    /// A partition whose members have not sent anything to this leader yet.
     pub(crate) fn dark(now_ns: u64) -> Self {
         Self { is_dark: true, departed_ns: now_ns, ..Self::default() }
     }
 
-    /// Whether a partition's membership may be decided: not while no consistent member is live, nor, once one is back, before all others are
-    /// live or have timed out (restart of a whole cluster, R9).
+    /// Whether the partition's membership may be changed. After a restart of the whole cluster, it
+    /// may be only when a consistent member is live, and all others are live or have timed out
+    /// (R9).
     pub(crate) fn is_settled(&self) -> bool {
         !self.is_dark
     }
@@ -87,12 +90,14 @@ impl Watch {
         self.acknowledged.get(&node).copied().filter(|known| known.incarnation == incarnation)
     }
 
-    /// Whether a node that left in the epoch `since` has reported that it holds no data any more.
+    /// Whether a node that left in the epoch `since` has reported that it does not hold data any
+    /// more.
     pub(crate) fn has_discarded(&self, node: NodeId, since: u32) -> bool {
         self.discarded.get(&node).is_some_and(|epoch| *epoch >= since)
     }
 
-    /// Whether the node was asked to discard its data so recently that it may be under way.
+    /// Whether the node was asked to discard the data less than `interval_ns` ago, so that it may
+    /// still be doing so.
     pub(crate) fn is_discarding(&self, node: NodeId, now_ns: u64, interval_ns: u64) -> bool {
         self.discard_sent_ns.get(&node).is_some_and(|sent_ns| now_ns < sent_ns + interval_ns)
     }
@@ -101,7 +106,7 @@ impl Watch {
         self.discard_sent_ns.insert(node, now_ns);
     }
 
-    /// Returns whether the acknowledgement is news.
+    /// Records an acknowledgement. Returns whether it is news.
     pub(crate) fn handle_ack(&mut self, ack: &AssignAck) -> bool {
         let is_news = ack.discarded && !self.has_discarded(ack.node, ack.epoch.0);
         if is_news {
@@ -121,7 +126,8 @@ impl Watch {
         true
     }
 
-    /// Returns whether the report is the first of its kind.
+    /// Records that a joiner has copied everything. Returns whether this is the first such report
+    /// in the epoch.
     pub(crate) fn handle_copy_done(&mut self, node: NodeId, incarnation: u64, epoch: u32) -> bool {
         self.copied.insert(node, (incarnation, epoch)) != Some((incarnation, epoch))
     }
@@ -130,7 +136,8 @@ impl Watch {
         self.copied.get(&node) == Some(&(incarnation, epoch))
     }
 
-    /// Returns whether the report is the first of its kind.
+    /// Records that a member has formed the children. Returns whether this is the first such report
+    /// in the epoch.
     pub(crate) fn handle_formed(&mut self, node: NodeId, incarnation: u64, epoch: u32) -> bool {
         self.formed.insert(node, (incarnation, epoch)) != Some((incarnation, epoch))
     }
@@ -140,38 +147,41 @@ impl Watch {
         self.formed.get(&node) == Some(&(incarnation, epoch))
     }
 
-    /// Returns whether the report is the first of its kind.
+    /// Records that the primary has drained. Returns whether this is the first such report in the
+    /// epoch.
     pub(crate) fn handle_drained(&mut self, incarnation: u64, epoch: u32, index: u64) -> bool {
         self.drained.replace((incarnation, epoch, index)) != Some((incarnation, epoch, index))
     }
 
-    /// The last decision of a partition whose primary has drained in this epoch.
+    /// The last decision, if the primary has reported in this epoch that it has drained.
     pub(crate) fn drained(&self, incarnation: u64, epoch: u32) -> Option<u64> {
         let (by, in_epoch, index) = self.drained?;
         ((by, in_epoch) == (incarnation, epoch)).then_some(index)
     }
 
-    /// Whether forming was given up so recently that its obstacle may still be there.
+    /// Whether forming was broken off so recently that the reason may still exist.
     pub(crate) fn was_broken_off(&self, now_ns: u64, timing: &Timing) -> bool {
         self.broken_off_ns.is_some_and(|since_ns| now_ns < since_ns + nanoseconds(timing.rejoin_delay))
     }
 
-    /// Whether the epoch has lasted for this long, as far as this leader knows.
+    /// Whether the epoch has lasted for at least `duration`, as far as this leader knows.
     pub(crate) fn has_lasted(&self, now_ns: u64, duration: Duration) -> bool {
         now_ns >= self.epoch_ns + nanoseconds(duration)
     }
 
-    /// Returns whether it is the first request in this epoch.
+    /// Records that a member has requested another epoch. Returns whether this is the first request
+    /// in this epoch.
     pub(crate) fn handle_fence(&mut self) -> bool {
         !core::mem::replace(&mut self.is_fence_asked, true)
     }
 
-    /// Whether a member has asked for an epoch after this one, which has lasted long enough.
+    /// Whether a member has requested another epoch, and the current one has lasted long enough.
     pub(crate) fn wants_fence(&self, now_ns: u64, timing: &Timing) -> bool {
         self.is_fence_asked && self.has_lasted(now_ns, timing.fence_interval)
     }
 
-    /// Whether an assignment was sent to the node so recently that an acknowledgement may be on its way.
+    /// Whether an assignment was sent to the node less than `interval_ns` ago, so that an
+    /// acknowledgement may be on its way.
     pub(crate) fn is_outstanding(&self, node: NodeId, now_ns: u64, interval_ns: u64) -> bool {
         self.sent_ns.get(&node).is_some_and(|sent_ns| now_ns < sent_ns + interval_ns)
     }
@@ -180,7 +190,8 @@ impl Watch {
         self.sent_ns.insert(node, now_ns);
     }
 
-    /// The partition has a new epoch: assignments are sent at once, and accusations are dropped.
+    /// Handles a new epoch of the partition: assignments are sent at once, and accusations are
+    /// dropped.
     pub(crate) fn handle_change(&mut self, old: &Partition, new: &Partition, now_ns: u64) {
         if (old.epoch, old.activated) != (new.epoch, new.activated) {
             self.sent_ns.clear();
@@ -200,7 +211,7 @@ impl Watch {
         }
     }
 
-    /// The partition no longer exists: assignments are sent at once.
+    /// Handles the end of the partition: assignments are sent at once.
     pub(crate) fn handle_gone(&mut self) {
         self.sent_ns.clear();
         self.discard_sent_ns.clear();
@@ -215,16 +226,17 @@ impl Watch {
         self.whole_since_ns = is_whole.then(|| self.whole_since_ns.unwrap_or(now_ns));
     }
 
-    /// Since when the partition is whole, if it is.
+    /// Since when the partition is whole; `None` if it is not.
     pub(crate) fn whole_since_ns(&self) -> Option<u64> {
         self.whole_since_ns
     }
 
-    /// Records an accusation. Returns since when the accuser has been complaining about the accused.
+    /// Records an accusation. Returns the time of the accuser's first accusation in the present
+    /// series.
     pub(crate) fn accuse(&mut self, accuser: NodeId, accused: NodeId, now_ns: u64, timing: &Timing) -> u64 {
         let new = Accusation { first_ns: now_ns, last_ns: now_ns };
         let accusation = self.accusations.entry((accuser, accused)).or_insert(new);
-        // An accusation that has expired begins anew.
+        // After an accusation has expired, the next one begins a new series.
         if now_ns >= accusation.last_ns + nanoseconds(timing.accusation_patience) {
             *accusation = new;
         }
@@ -232,8 +244,8 @@ impl Watch {
         accusation.first_ns
     }
 
-    /// Which of two nodes that answer us but not each other must be removed (R15): the one that several complain about, otherwise the one that
-    /// does not lead.
+    /// Which of two nodes that can communicate with this service but not with each other must be
+    /// removed (R15): the one that several nodes accuse, otherwise the one that is not the primary.
     pub(crate) fn expelled(
         &self,
         primary: NodeId,

@@ -1,5 +1,5 @@
-//! Groups of storage targets (Replicast §II-A; P2): formed with the first keyspace that has names of objects, and changed when nodes come and
-//! go (P13).
+//! Groups of storage targets (Replicast §II-A; P2). They are formed with the first keyspace that
+//! has names of objects, and changed when nodes come and go (P13).
 
 use alloc::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use super::layout::Layout;
 /// The targets of each group with their places, and the slots of each group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChunkGroups {
-    /// Increases with every change of the layouts.
+    /// Version of the map; increases with every change of the layouts.
     pub(crate) version: u32,
-    /// The round of garbage collection.
+    /// The current round of garbage collection.
     pub(crate) round: u64,
     pub(crate) layout: Layout,
-    /// The layout before, until everything has moved (P13).
+    /// The previous layout, until all chunks have moved (P13).
     pub(crate) before: Option<Layout>,
 }
 
 impl ChunkGroups {
-    /// All nodes, in groups of about nine.
+    /// The first map: all nodes, in groups of about nine.
     pub(crate) fn form(nodes: &[NodeId]) -> Self {
-        // Stamps start at the round before the current one, so the first round is not 0.
+        // Stamps start at the previous round, so the first round must be at least 2.
         Self { version: 1, round: 2, layout: Layout::form(nodes), before: None }
     }
 
@@ -34,7 +34,7 @@ impl ChunkGroups {
         self.layout.has(node)
     }
 
-    /// The same without a node whose chunks are lost.
+    /// The next map, without a node whose chunks are lost.
     pub(crate) fn without(mut self, node: NodeId) -> Self {
         self.layout.take_out(node);
         self.layout.tidy();
@@ -42,7 +42,7 @@ impl ChunkGroups {
         self
     }
 
-    /// The same with another layout, to which chunks move.
+    /// The next map, with another layout to which chunks move.
     pub(crate) fn reshaped(self, layout: Layout) -> Self {
         let before = self.layout.moves_to(&layout).then_some(self.layout);
         Self { layout, before, ..self }
@@ -50,7 +50,7 @@ impl ChunkGroups {
 }
 
 impl State {
-    /// The round that names of a keyspace's objects should adopt (P8); 0 if the keyspace has none.
+    /// The round that a keyspace's names of objects should adopt (P8); 0 if it has no such names.
     pub(crate) fn round_of(&self, keyspace: KeyspaceId) -> u64 {
         let has_names = |spec: &&KeyspaceSpec| spec.id == keyspace && spec.chunks.is_some();
         let chunks = self.chunks.as_ref().filter(|_| self.keyspaces.iter().any(|spec| has_names(&spec)));
@@ -62,13 +62,15 @@ impl State {
         self.ring().into_iter().collect()
     }
 
-    /// R of the keyspace with names of objects; 1 if there is none.
+    /// Number of copies of a chunk: the R of the keyspace with names of objects; 1 if there is
+    /// none.
     pub(crate) fn copies(&self) -> usize {
         let named = self.keyspaces.iter().filter(|spec| spec.chunks.is_some());
         named.map(|spec| spec.replicas).max().unwrap_or(1)
     }
 
-    /// Groups have at most as many places as an address has bits, and each node has at most one place.
+    /// Checks that groups have at most as many places as an address has bits, and that each node
+    /// has at most one place.
     pub(super) fn validate_chunks(&self) -> Result<(), &'static str> {
         let Some(chunks) = &self.chunks else { return Ok(()) };
         let are_known = chunks.layout.targets().all(|target| self.node(target).is_some());
@@ -77,7 +79,7 @@ impl State {
         if are_known && are_sound && chunks.version > 0 && chunks.round > 1 {
             Ok(())
         } else {
-            Err("its groups of targets make no sense")
+            Err("its groups of storage targets are invalid")
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Evidence that the state is an older copy: nodes have been in epochs that it does not know.
+//! Evidence that the state is an older copy: nodes have been in epochs that the state does not
+//! have.
 //!
-//! Every epoch is persisted before a node learns of it, so this happens only if the state was replaced by an older copy of itself. Its record of
-//! who holds what is then wrong, so nothing may be decided from it: if an epoch number came twice, replicas with different decisions would look
-//! alike (R7).
+//! Every epoch is persisted before a node learns of it, so this happens only if an older copy has
+//! replaced the state. The state's record of which node holds which data is then wrong, so nothing
+//! may be decided from it: if an epoch number were used twice, replicas with different decisions
+//! would look alike (R7).
 //!
-//! The evidence is persisted, because each new leader begins new epochs: after some of them the numbers would have caught up and nothing would
-//! show any more.
+//! The evidence is persisted, because each new leader begins new epochs. After some of them the
+//! numbers would have caught up, and the nodes' reports would no longer contradict the state.
 
 use nicekv_proto::{NodeId, PartitionId};
 use serde::{Deserialize, Serialize};
@@ -15,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Contradiction {
     node: u16,
     partition: u32,
-    /// The node was in this epoch, or in an earlier one that the state does not know either.
+    /// The epoch that the node was in, or an earlier one that the state does not have either.
     epoch: u32,
     /// The newest epoch in the state.
     known: u32,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::encoding::{node_id, node_ids};
 
-/// Sources whose gets a member answers.
+/// Sources whose gets one member answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Division {
     pub(crate) source: Prefix,
@@ -19,15 +19,16 @@ pub(crate) struct Division {
 /// The divisions of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Divisions {
-    /// The members among which it is divided, the primary first. Empty: it has not been divided yet.
+    /// The members among which gets are divided, the primary first. Empty: gets have not been
+    /// divided yet.
     #[serde(with = "node_ids")]
     pub(crate) among: Vec<NodeId>,
-    /// The divisions; the primary serves all other sources.
+    /// The divisions. The primary serves all other sources.
     pub(crate) list: Vec<Division>,
 }
 
 impl Divisions {
-    /// The invariants.
+    /// Whether the invariants hold.
     pub(crate) fn are_sound(&self) -> bool {
         let is_named_once = |(index, division): (usize, &Division)| {
             self.list[..index].iter().all(|before| before.source != division.source)

@@ -1,4 +1,5 @@
-//! Partitions that no longer exist: what remains to be done after their keyspace was dropped (R16), or they were split or merged (R17).
+//! Partitions that no longer exist: what remains to be done after their keyspace was dropped (R16),
+//! or after they were split or merged (R17).
 //!
 //! ```text
 //!   drop ─▶ no members, no entries in any table ─▶ quiet: no node answers ────────────────────────┐
@@ -16,17 +17,18 @@ use serde::{Deserialize, Serialize};
 use super::encoding::{by_partition, keyspace, keyspace_id, match_range, partition_ids};
 use super::{Left, Member, Partition, Removed};
 
-/// A dropped keyspace of which some node may still hold data. Until then its rings are not reused.
+/// A dropped keyspace of which some node may still hold data. Its rings are not reused until no
+/// node does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dropped {
     #[serde(with = "keyspace")]
     pub(crate) spec: KeyspaceSpec,
-    /// Partitions that some node may hold.
+    /// Partitions whose data some node may hold.
     #[serde(with = "by_partition")]
     pub(crate) partitions: BTreeMap<PartitionId, Gone>,
 }
 
-/// A partition in its last epoch, which has no members.
+/// A partition that no longer exists, in its last epoch, which has no members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gone {
     #[serde(with = "keyspace_id")]
@@ -34,16 +36,18 @@ pub(crate) struct Gone {
     #[serde(with = "match_range")]
     pub(crate) range: MatchRange,
     pub(crate) epoch: u32,
-    /// The partitions that replaced it (R17); empty if its keyspace was dropped.
+    /// The partitions that have replaced it (R17); empty if its keyspace was dropped.
     #[serde(with = "partition_ids")]
     pub(crate) children: Vec<PartitionId>,
-    /// Whether no node answers gets or acknowledges puts of it any more, and no child is built from its data.
+    /// Whether no node answers its gets or acknowledges its puts any more, and no child is built
+    /// from its data.
     pub(crate) quiet: bool,
-    /// Members of the last epoch that know that they are none, or whose process is gone.
+    /// Number of members of the last epoch that know that they were removed, or whose process is
+    /// gone.
     pub(crate) told: u8,
-    /// Former members that may not know it.
+    /// Former members that may not know that they were removed.
     pub(crate) removed: Vec<Removed>,
-    /// Members of all of its children that have not confirmed that they have taken over there.
+    /// Former members that are members of all children, and have not acknowledged all of them yet.
     pub(crate) members: Vec<Removed>,
     /// Nodes that may hold its data.
     pub(crate) left: Vec<Left>,
@@ -54,7 +58,7 @@ impl Gone {
     pub(crate) fn of(partition: &Partition) -> Self {
         let epoch = partition.epoch + 1;
         let mut removed = partition.removed.clone();
-        // In quorum mode a joiner may already answer.
+        // Joiners are included, because in quorum mode they may already answer.
         removed.extend(partition.members.iter().map(|member| Removed {
             node: member.node,
             incarnation: member.process.incarnation,
@@ -68,13 +72,15 @@ impl Gone {
         Self { keyspace, range, epoch, children, quiet, told, removed, members, left }
     }
 
-    /// The end of a whole partition that is replaced by `children`, whose epoch is later than those of all parents.
+    /// The end of a whole partition that is replaced by `children`, whose epoch is later than those
+    /// of all parents.
     pub(super) fn succeeded_by(partition: &Partition, epoch: u32, children: Vec<PartitionId>) -> Self {
         let gone = Self::of(&Partition { epoch: epoch - 1, ..partition.clone() });
         Self { children, members: gone.removed, removed: Vec::new(), ..gone }
     }
 
-    /// Its keyspace is dropped, too: its children take over nothing any more. Members that have taken over know that it no longer exists.
+    /// The end of a split or merged partition whose keyspace is dropped. Its children take over no
+    /// longer. Members that have taken over already know that it does not exist any more.
     pub(super) fn end(mut self, replicas: usize) -> Self {
         self.children.clear();
         self.removed.append(&mut self.members);
@@ -82,8 +88,9 @@ impl Gone {
         self
     }
 
-    /// Whether this process, a former member, is a member of a child and has taken over, or is still to build it from its data. Then it must not be
-    /// told that it is not a member (R17).
+    /// Whether a former member's process is a consistent member of a child: it has taken over, or
+    /// will build the child from its data. Until then it must not be notified that it was removed
+    /// from this partition (R17).
     pub(crate) fn goes_on_in(removed: &Removed, child: &Partition) -> bool {
         let is_it = |member: &&Member| {
             let is_process = member.process.incarnation == removed.incarnation;
@@ -92,19 +99,19 @@ impl Gone {
         child.member(removed.node).filter(is_it).is_some()
     }
 
-    /// Whether this process may still consider itself a member without being one of a child.
+    /// Whether this process may still consider itself a member of this partition.
     pub(crate) fn is_unaware(&self, process: &Removed) -> bool {
         let is_it =
             |removed: &Removed| (removed.node, removed.incarnation) == (process.node, process.incarnation);
         self.removed.iter().chain(&self.members).any(is_it)
     }
 
-    /// Whether no node holds its data, and all know that.
+    /// Whether no node holds data of the partition, and all former members know its end.
     pub(crate) fn is_over(&self) -> bool {
         self.quiet && self.removed.is_empty() && self.members.is_empty() && self.left.is_empty()
     }
 
-    /// A node was removed from the cluster.
+    /// Handles the removal of a node from the cluster.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.removed.retain(|removed| removed.node != node);
         self.members.retain(|member| member.node != node);

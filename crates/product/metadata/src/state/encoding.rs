@@ -1,6 +1,7 @@
-//! How names and keyspaces are persisted: numbers as themselves, keyspaces as their text, so that a setting more needs no other format.
+//! Encodings of ids and keyspaces in the persisted state. Ids are encoded as numbers. Keyspaces are
+//! encoded as text, so that a new setting does not need a new format.
 
-/// A type of numbers: `with = "$one"` for one of them, `with = "$several"` for a list.
+/// Defines the encodings of an id type: `with = "$one"` for one id, `with = "$several"` for a list.
 macro_rules! numbers {
     ($one:ident, $several:ident, $Number:ident of $Raw:ty) => {
         pub(crate) mod $one {
@@ -75,7 +76,7 @@ pub(super) mod keyspace {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// A canonical text says everything.
+    /// Not used in practice: a canonical text has all settings.
     pub(super) const DEFAULTS: KeyspaceDefaults =
         KeyspaceDefaults { id: KeyspaceId::DEFAULT, replicas: 1, partitions: 1, rings: RingsBase::Network };
 
@@ -118,7 +119,7 @@ pub(super) mod keyspaces {
     }
 }
 
-/// `with = "by_partition"`: what is known by partitions' ids, in their order.
+/// `with = "by_partition"`: a map from partition ids, encoded in ascending order.
 pub(super) mod by_partition {
     use alloc::collections::BTreeMap;
     use alloc::vec::Vec;
@@ -142,7 +143,7 @@ pub(super) mod by_partition {
             pairs.into_iter().map(|(id, partition)| (PartitionId(id), partition)).collect();
         match partitions.len() == count {
             true => Ok(partitions),
-            false => Err(D::Error::custom("a partition is named twice")),
+            false => Err(D::Error::custom("a partition is listed twice")),
         }
     }
 }

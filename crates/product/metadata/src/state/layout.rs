@@ -1,4 +1,5 @@
-//! Layout of storage targets: groups with their members, slots with their groups, and how both follow the set of nodes (P13).
+//! Layout of storage targets: groups with their members, slots with their groups, and how both
+//! follow the set of nodes (P13).
 //!
 //! ```text
 //!   slots   0 1 2 … 255      each belongs to a serving group
@@ -7,7 +8,8 @@
 //!           2: x                      without slots: a leaving target stays here until it holds nothing, so that it can be read
 //! ```
 //!
-//! A target keeps its place while it is in its group, so a bit of an address always means the same target.
+//! A target keeps its place while it is in its group, so a bit of an address always refers to the
+//! same target.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -16,11 +18,13 @@ use nicekv_proto::NodeId;
 use nicekv_proto::placement::{CHUNK_SLOTS as SLOTS, GROUP_MEMBERS_MAX, GROUPS_MAX};
 use serde::{Deserialize, Serialize};
 
-/// Three times the default number of copies of a chunk: enough to choose the best three from, and not too many receivers of each request.
+/// Usual number of members of a group: three times the default number of copies of a chunk. That is
+/// enough to choose the best three, and a request does not have too many receivers.
 const GROUP_MEMBERS: usize = 9;
-/// Smaller groups are filled from others.
+/// A group with fewer members gets members from other groups.
 const GROUP_MEMBERS_MIN: usize = 6;
-/// Groups are levelled if their sizes differ by more; smaller differences are not worth the moves.
+/// Groups are levelled if their sizes differ by more than this. Smaller differences are not worth
+/// the moves.
 const DIFFERENCE_MAX: usize = 3;
 
 /// Groups of targets, and the group of each slot.
@@ -38,7 +42,7 @@ fn usual_count(targets: usize) -> usize {
 }
 
 impl Layout {
-    /// All nodes in groups of about nine, and slots likewise.
+    /// The first layout: all nodes in groups of about nine, with slots in proportion.
     pub(crate) fn form(nodes: &[NodeId]) -> Self {
         let count = usual_count(nodes.len());
         let mut groups = Vec::new();
@@ -86,7 +90,8 @@ impl Layout {
         self.slots.iter().filter(|slot| usize::from(**slot) == group).count()
     }
 
-    /// Removes a node. The last member of a serving group keeps its place: requests to it fail.
+    /// Removes a node. The last member of a serving group keeps its place, although requests to it
+    /// fail.
     pub(crate) fn take_out(&mut self, node: NodeId) {
         let Some(group) = self.group_of(node) else { return };
         if self.size(group) > 1 || !self.serves(group) {
@@ -104,7 +109,7 @@ impl Layout {
         }
     }
 
-    /// Whether chunks have to move from this layout to another one.
+    /// Whether chunks must move if `next` replaces this layout.
     pub(crate) fn moves_to(&self, next: &Self) -> bool {
         let is_elsewhere = |node: NodeId| {
             let (old, new) = (self.group_of(node), next.group_of(node));
@@ -113,7 +118,8 @@ impl Layout {
         self.slots != next.slots || next.targets().any(is_elsewhere)
     }
 
-    /// The layout in which these nodes serve and all others leave; equal to this one if it does as well.
+    /// The next layout, in which these nodes serve and all others leave. Equal to this layout if it
+    /// already satisfies that.
     pub(crate) fn followed(&self, wanted: &BTreeSet<NodeId>) -> Self {
         let mut next = self.clone();
         let leaving: Vec<NodeId> = self.targets().filter(|target| !wanted.contains(target)).collect();
@@ -133,7 +139,7 @@ impl Layout {
         next
     }
 
-    /// Removes empty places and groups at the end.
+    /// Removes empty places at the ends of groups, and empty groups at the end.
     pub(crate) fn tidy(&mut self) {
         for group in &mut self.groups {
             let kept = group.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
@@ -144,7 +150,7 @@ impl Layout {
         }
     }
 
-    /// Moves a leaving target to a group without slots, unless it is the last of its own.
+    /// Moves a leaving target to a group without slots, unless it is the last member of its group.
     fn set_aside(&mut self, node: NodeId) {
         let Some(group) = self.group_of(node).filter(|group| self.serves(*group)) else { return };
         if self.size(group) == 1 {
@@ -163,7 +169,8 @@ impl Layout {
         self.put_in(node, aside);
     }
 
-    /// Adjusts the number of serving groups to the number of targets. Returns whether it was right already.
+    /// Adjusts the number of serving groups to the number of targets. Returns whether the number
+    /// was already right.
     fn find_count(&mut self, targets: usize) -> bool {
         let count = self.serving().len();
         let fits = (count * GROUP_MEMBERS_MIN..=count * GROUP_MEMBERS_MAX).contains(&targets);
@@ -177,7 +184,7 @@ impl Layout {
                 self.groups.push(Vec::new());
                 self.groups.len() - 1
             });
-            // Now it serves; `level` gives it more slots.
+            // With one slot the group serves; `level` gives it more slots.
             let most = self.serving().into_iter().max_by_key(|group| self.slots_of(*group)).unwrap_or(0);
             self.give_slot(most, number);
         }
@@ -208,7 +215,7 @@ impl Layout {
         }
     }
 
-    /// Levels the numbers of members and slots of serving groups.
+    /// Evens out the numbers of members and slots of serving groups.
     fn level(&mut self, difference_max: usize) {
         loop {
             let sizes: Vec<(usize, usize)> =
@@ -237,7 +244,7 @@ impl Layout {
         }
     }
 
-    /// Whether addresses can name all places.
+    /// Whether the bits of addresses can refer to all places.
     pub(crate) fn has_sound_places(&self) -> bool {
         let fits = |group: &Vec<Option<u16>>| group.len() <= GROUP_MEMBERS_MAX;
         let mut targets: Vec<NodeId> = self.targets().collect();
@@ -252,7 +259,7 @@ impl Layout {
             && self.slots.iter().all(leads_somewhere)
     }
 
-    /// The same, and every slot has targets.
+    /// Whether the places are valid, and every slot has targets.
     pub(crate) fn is_sound(&self) -> bool {
         self.has_sound_places() && self.slots.iter().all(|slot| self.size(usize::from(*slot)) > 0)
     }
@@ -290,7 +297,11 @@ mod tests {
             assert_eq!(sizes(&formed), expected, "{count}");
             assert!(all.iter().all(|node| formed.has(*node)) && !formed.has(NodeId(count)));
             assert!(formed.is_sound());
-            assert_eq!(formed.followed(&all.into_iter().collect()), formed, "it is as it should be");
+            assert_eq!(
+                formed.followed(&all.into_iter().collect()),
+                formed,
+                "the first layout needs no change"
+            );
         }
     }
 
@@ -354,8 +365,8 @@ mod tests {
                 prop_assert!(layout.is_sound(), "{layout:?}");
                 let serves = |node: &NodeId| layout.group_of(*node).is_some_and(|group| layout.serves(group));
                 prop_assert!(wanted.iter().all(serves));
-                // All other targets leave, except the last one of a group.
-                prop_assert_eq!(&layout.followed(&wanted), &layout, "it comes to rest");
+                // All other targets leave, except the last members of groups.
+                prop_assert_eq!(&layout.followed(&wanted), &layout, "a second application changes nothing");
                 let aside: Vec<NodeId> = layout.targets().filter(|node| !wanted.contains(node)).collect();
                 aside.into_iter().for_each(|node| layout.take_out(node));
                 layout = layout.followed(&wanted);

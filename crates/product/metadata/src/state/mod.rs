@@ -1,6 +1,7 @@
 //! The persisted state: everything that a new leader must know (R13).
 //!
-//! Members name the *process* that was admitted, so a restart (R9) or a lost disk is detected by comparison with the node's heartbeats.
+//! Members name the *process* that was admitted, so a restart (R9) or a lost disk is detected by
+//! comparison with the node's heartbeats.
 
 mod chunks;
 mod contradiction;
@@ -42,17 +43,17 @@ pub(crate) use reshaping::{
 pub(crate) use storages::Storages;
 pub use stored::StoredCluster;
 
-/// Version of the encoding, its first byte.
+/// Version of the encoding, which is the state's first byte.
 const FORMAT_VERSION: u8 = 15;
 
 /// The operator's desired state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wish {
-    /// It holds its share.
+    /// It should hold its share of the data.
     Holds,
-    /// It holds nothing.
+    /// It should hold no data.
     Drained,
-    /// It holds nothing, and is forgotten then.
+    /// It should hold no data, and is forgotten afterwards.
     Removed,
 }
 
@@ -61,38 +62,38 @@ pub(crate) enum Wish {
 pub(crate) struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) wish: Wish,
-    /// Whether it was added by command: the configuration need not have it.
+    /// Whether the node was added by a command. Then the configuration need not contain it.
     pub(crate) added: bool,
 }
 
 /// The whole state. Before bootstrap there are no keyspaces and no partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Increases by one with every change.
+    /// Version of the state; increases by one with every change.
     pub(crate) version: u64,
     pub(crate) cluster: u128,
     pub(crate) term: u64,
-    /// Ascending by id.
+    /// The nodes, ascending by id.
     pub(crate) nodes: Vec<Node>,
-    /// The smallest id that no node ever had.
+    /// The smallest id that no node has ever had.
     pub(crate) next_node: u16,
     /// Keyspaces that exist, in the order of their creation.
     #[serde(with = "keyspaces")]
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
-    /// The smallest id that no keyspace ever had, of those for keyspaces created by command.
+    /// Of the ids for keyspaces created by command, the smallest one that no keyspace has ever had.
     pub(crate) next_keyspace: u16,
-    /// Configured keyspaces that were dropped: they are not created again.
+    /// Configured keyspaces that were dropped, so that they are not created again.
     #[serde(with = "keyspace_ids")]
     pub(crate) retired: Vec<KeyspaceId>,
     /// Dropped keyspaces of which some node may still hold data.
     pub(crate) dropped: Vec<Dropped>,
     #[serde(with = "by_partition")]
     partitions: BTreeMap<PartitionId, Partition>,
-    /// The smallest id that no partition ever had.
+    /// The smallest id that no partition has ever had.
     next_partition: u32,
     /// Requested splits and merges, in the order of the requests (R17).
     pub(crate) reshapings: Vec<Reshaping>,
-    /// Partitions that were split or merged, of which some node may still hold data.
+    /// Partitions that were split or merged, and whose data some node may still hold.
     #[serde(with = "by_partition")]
     pub(crate) reshaped: BTreeMap<PartitionId, Gone>,
     /// Partitions that are placed by load instead of by the ring (TurboKV §5.1).
@@ -102,13 +103,14 @@ pub(crate) struct State {
     pub(crate) chunks: Option<ChunkGroups>,
     /// Durable log positions that nodes have reported.
     pub(crate) storages: Storages,
-    /// Evidence of a node that this state is an older copy of a newer one.
+    /// A node's evidence that this state is an older copy.
     pub(crate) contradiction: Option<Contradiction>,
 }
 
-/// The difference between two keyspaces in their text form: `name=setting=value,setting=value`.
+/// Describes the difference between two keyspaces in their text form:
+/// `name=setting=value,setting=value`.
 fn differences(stored: &str, configured: &str) -> String {
-    let whole = || format!("keyspace {stored} is stored, {configured} is configured");
+    let whole = || format!("keyspace {stored} is stored, but {configured} is configured");
     let (Some((name, stored_settings)), Some((other_name, configured_settings))) =
         (stored.split_once('='), configured.split_once('='))
     else {
@@ -120,16 +122,16 @@ fn differences(stored: &str, configured: &str) -> String {
     let only = |these: &str, those: &str| {
         let those: Vec<&str> = those.split(',').collect();
         let only: Vec<&str> = these.split(',').filter(|setting| !those.contains(setting)).collect();
-        if only.is_empty() { "nothing of that".into() } else { only.join(",") }
+        if only.is_empty() { "no such setting".into() } else { only.join(",") }
     };
     format!(
-        "keyspace {name} is stored with {}, {} is configured",
+        "keyspace {name} is stored with {}, but configured with {}",
         only(stored_settings, configured_settings),
         only(configured_settings, stored_settings)
     )
 }
 
-/// Why the core does not start.
+/// Why the core cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
     #[error(transparent)]
@@ -190,8 +192,9 @@ impl State {
         }
     }
 
-    /// Decodes a persisted state, and checks it against the configuration. New keyspaces may be configured; the sets of nodes may differ only by
-    /// nodes that were added or removed by command.
+    /// Decodes a persisted state, and checks it against the configuration. The configuration may
+    /// have new keyspaces. The sets of nodes may differ only by nodes that were added or removed by
+    /// command.
     pub(crate) fn resume(config: &Config, bytes: &[u8]) -> Result<Self, StateError> {
         let mut stored = Self::decode(bytes)?;
         let fresh = Self::new(config);
@@ -200,7 +203,7 @@ impl State {
         }
         for Node { config: configured, .. } in fresh.nodes {
             match stored.nodes.iter_mut().find(|node| node.config.id == configured.id) {
-                // Its address may have changed.
+                // The node's address may have changed.
                 Some(known) => known.config = configured,
                 None if configured.id.0 < stored.next_node => {}
                 None => return Err(StateError::NodeUnknown { name: configured.name }),
@@ -224,8 +227,8 @@ impl State {
         Ok(stored)
     }
 
-    /// Checks that every existing keyspace has rings of the configuration, which are those that switches know, and that no new keyspace has
-    /// rings of an existing one.
+    /// Checks that the rings of every existing keyspace are in the configuration, because switches
+    /// know only those, and that no new keyspace is configured with rings of an existing one.
     fn check_rings(&self, config: &Config) -> Result<(), StateError> {
         let pairs = config.ring_pairs();
         let there = || self.keyspaces.iter().chain(self.dropped.iter().map(|dropped| &dropped.spec));
@@ -240,7 +243,7 @@ impl State {
         }
     }
 
-    /// Configured keyspaces that have not been created.
+    /// Configured keyspaces that the cluster does not have yet.
     pub(crate) fn unfounded<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = &'a KeyspaceSpec> {
         config.keyspaces.iter().filter(|spec| {
             let is_there = self.keyspaces.iter().any(|known| known.id == spec.id);
@@ -283,7 +286,7 @@ impl State {
         dropped.chain(self.reshaped.values_mut()).for_each(|gone| gone.forget(node));
     }
 
-    /// Partitions of dropped keyspaces, and partitions that were split or merged.
+    /// Partitions that no longer exist: of dropped keyspaces, and those that were split or merged.
     pub(crate) fn gone(&self) -> impl Iterator<Item = (PartitionId, &KeyspaceSpec, &Gone)> {
         let dropped = self
             .dropped
@@ -296,13 +299,13 @@ impl State {
         dropped.chain(reshaped)
     }
 
-    /// Former members of any partition that may not know that they are none.
+    /// Former members of any partition that may not know that they were removed.
     pub(crate) fn removed(&self) -> impl Iterator<Item = &Removed> {
         let of_gone = self.gone().flat_map(|(_, _, gone)| &gone.removed);
         self.partitions.values().flat_map(|partition| &partition.removed).chain(of_gone)
     }
 
-    /// The newest epoch of a partition, or its last one.
+    /// The newest epoch of a partition, or its last one if it no longer exists.
     pub(crate) fn newest_epoch(&self, id: PartitionId) -> Option<u32> {
         let dropped = || self.dropped.iter().find_map(|dropped| dropped.partitions.get(&id));
         let gone = || self.reshaped.get(&id).or_else(dropped);
@@ -336,7 +339,7 @@ impl State {
         self.partitions.get(&id)
     }
 
-    /// Adds a partition, with an id that none ever had.
+    /// Adds a partition with an id that no partition has ever had.
     pub(crate) fn add(&mut self, partition: Partition) -> PartitionId {
         let id = PartitionId(self.next_partition);
         self.next_partition += 1;
@@ -345,7 +348,8 @@ impl State {
         id
     }
 
-    /// Replaces a partition by `next`. With any new epoch, names of objects adopt the newest round (P8).
+    /// Replaces a partition by `next`. With any new epoch, names of objects adopt the newest round
+    /// (P8).
     pub(crate) fn replace(&mut self, id: PartitionId, next: Partition) {
         let newest = self.round_of(next.keyspace);
         let before = self.partition(id).expect("the partition is there");
@@ -353,7 +357,7 @@ impl State {
         self.partitions.insert(id, Partition { round, ..next });
     }
 
-    /// Voids the data of a node: it joins as empty wherever it joins.
+    /// Voids the data of a node: it starts without data in every partition that it joins.
     pub(crate) fn note_emptied(&mut self, node: NodeId) {
         for partition in self.partitions.values_mut() {
             if partition.originals.contains(&node) && !partition.emptied.contains(&node) {
@@ -380,7 +384,7 @@ impl State {
         let (state, rest): (Self, _) =
             postcard::take_from_bytes(body).map_err(|_| StateError::Damaged("it cannot be decoded"))?;
         if !rest.is_empty() {
-            return Err(StateError::Damaged("bytes follow it"));
+            return Err(StateError::Damaged("bytes follow the state"));
         }
         state.validate().map_err(StateError::Damaged)?;
         Ok(state)
@@ -390,16 +394,16 @@ impl State {
         if self.keyspaces.is_empty() && self.partitions.is_empty() {
             return Ok(());
         }
-        check_keyspaces(&self.keyspaces, self.ring().len()).map_err(|_| "its keyspaces make no sense")?;
+        check_keyspaces(&self.keyspaces, self.ring().len()).map_err(|_| "its keyspaces are invalid")?;
         self.validate_dropped()?;
         let is_known =
             |partition: &Partition| self.keyspaces.iter().any(|spec| spec.id == partition.keyspace);
         if !self.partitions.values().all(is_known) {
-            return Err("a partition is of no keyspace");
+            return Err("a partition belongs to an unknown keyspace");
         }
         let gone = self.gone().map(|(id, _, _)| id);
         if { gone }.chain(self.partitions.keys().copied()).any(|id| id.0 >= self.next_partition) {
-            return Err("a partition has an id that is to be given");
+            return Err("a partition has an id that is not assigned yet");
         }
         self.validate_reshapings()?;
         self.validate_placed()?;
@@ -407,31 +411,31 @@ impl State {
         self.keyspaces.iter().try_for_each(|spec| self.validate_keyspace(spec))
     }
 
-    /// No two keyspaces have the same id or ring, whether they exist or are being dropped.
+    /// Checks that no two keyspaces, existing or being dropped, have the same id or ring.
     fn validate_dropped(&self) -> Result<(), &'static str> {
         let dropped = || self.dropped.iter().map(|dropped| &dropped.spec);
         let (mut ids, mut rings) = (BTreeSet::new(), BTreeSet::new());
         for spec in self.keyspaces.iter().chain(dropped()) {
             if !ids.insert(spec.id) || !rings.insert(spec.unicast) || !rings.insert(spec.multicast) {
-                return Err("two keyspaces share a number or a ring");
+                return Err("two keyspaces share an id or a ring");
             }
         }
         let is_to_be_given = |id: &KeyspaceId| *id >= CREATED_FIRST && id.0 >= self.next_keyspace;
         if ids.iter().any(is_to_be_given) || self.keyspaces.iter().any(|spec| self.retired.contains(&spec.id))
         {
-            return Err("a keyspace has a number that is to be given, or that it has lost");
+            return Err("a keyspace has an id that is not assigned yet, or is retired");
         }
         if !self.reshaped.values().all(|gone| self.keyspaces.iter().any(|spec| spec.id == gone.keyspace)) {
-            return Err("a partition that is gone is of no keyspace");
+            return Err("a split or merged partition belongs to an unknown keyspace");
         }
         let is_known = |node: NodeId| self.nodes.iter().any(|known| known.config.id == node);
         match self.gone().all(|(_, _, gone)| gone.nodes().all(is_known)) {
             true => Ok(()),
-            false => Err("a partition that is gone names an unknown node"),
+            false => Err("a partition that no longer exists names an unknown node"),
         }
     }
 
-    /// Every match value belongs to exactly one partition.
+    /// Checks that every match value belongs to exactly one partition.
     fn validate_keyspace(&self, spec: &KeyspaceSpec) -> Result<(), &'static str> {
         let mut ranges = Vec::new();
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.config.id).collect();

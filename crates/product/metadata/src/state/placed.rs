@@ -1,4 +1,5 @@
-//! Partitions that balancing by migration has placed elsewhere than the ring would (TurboKV §5.1).
+//! Partitions that balancing by migration has placed on other nodes than the ring would (TurboKV
+//! §5.1).
 
 use alloc::vec::Vec;
 
@@ -19,7 +20,7 @@ impl State {
         self.placed.insert(id, Placed(nodes));
     }
 
-    /// The placement of a partition; `None`: by the ring.
+    /// The nodes on which a partition is placed; `None`: the ring decides.
     pub(crate) fn placement(&self, id: PartitionId) -> Option<&[NodeId]> {
         self.placed.get(&id).map(|placed| placed.0.as_slice())
     }
@@ -28,7 +29,8 @@ impl State {
         self.placed.iter().map(|(id, placed)| (*id, placed.0.as_slice()))
     }
 
-    /// Places children where their parents were, if their keyspace is balanced by migration: only load moves them afterwards.
+    /// Places children where their parents were, if their keyspace is balanced by migration.
+    /// Afterwards only load moves them.
     pub(super) fn inherit_placement(&mut self, parent: &Partition, children: &[PartitionId]) {
         if self.keyspace(parent).balancing == LoadBalancing::Migrate {
             children.iter().for_each(|child| self.place(*child, parent.originals.clone()));
@@ -43,7 +45,7 @@ impl State {
         };
         match self.placed.iter().all(is_possible) {
             true => Ok(()),
-            false => Err("a partition is to be where it cannot be"),
+            false => Err("a partition is placed on nodes that cannot hold it"),
         }
     }
 }

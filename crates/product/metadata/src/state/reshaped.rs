@@ -1,4 +1,4 @@
-//! Splits and merges as a part of the state, and the partitions that they have replaced (R17).
+//! Splits and merges in the state, and the partitions that they have replaced (R17).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -15,15 +15,15 @@ impl State {
         reshaping.parents.iter().map(|id| self.partition(*id)).collect()
     }
 
-    /// The ranges of a request's children.
+    /// The ranges of the children that a request will create.
     pub(crate) fn ranges_of(&self, reshaping: &Reshaping) -> Vec<MatchRange> {
         let ranges = |parents: Vec<&Partition>| parents.iter().map(|parent| parent.range).collect::<Vec<_>>();
         let ranges = self.parents_of(reshaping).map(ranges).unwrap_or_default();
         reshaping.ranges(&ranges).unwrap_or_default()
     }
 
-    /// Records members of a split or merged partition that are not members of some child: from then on they get no lease before they know the end
-    /// of both.
+    /// Records members of a split or merged partition that are not members of every child. From
+    /// then on they get no lease before they know the partition's end.
     pub(crate) fn note_outside(&mut self) {
         let Self { partitions, reshaped, .. } = self;
         for gone in reshaped.values_mut() {
@@ -41,14 +41,14 @@ impl State {
         self.next_partition.checked_add(count as u32).is_some()
     }
 
-    /// Ids for new partitions; `None`: none are left.
+    /// Ids for new partitions. The caller has checked [`Self::has_ids`].
     pub(crate) fn give_ids(&mut self, count: usize) -> impl Iterator<Item = PartitionId> + use<> {
         let first = self.next_partition;
         self.next_partition += count as u32;
         (first..self.next_partition).map(PartitionId)
     }
 
-    /// Replaces parents by children.
+    /// Replaces the parents of a request by its children.
     pub(crate) fn succeed(&mut self, reshaping: &Reshaping, children: Vec<(PartitionId, Partition)>) {
         let ids: Vec<PartitionId> = children.iter().map(|(id, _)| *id).collect();
         let epoch = children.iter().map(|(_, child)| child.epoch).max().unwrap_or(1);
@@ -65,19 +65,20 @@ impl State {
         self.reshapings.retain(|other| other != reshaping);
     }
 
-    /// Whether a partition has or had this id, or will have it.
+    /// Whether a partition has, had or will have this id.
     pub(crate) fn was_given(&self, id: PartitionId) -> bool {
         id.0 < self.next_partition
     }
 
-    /// Whether a partition with this id is still to be created, or its end still to be announced.
+    /// Whether the partition with this id has not been created yet, or former members do not know
+    /// its end yet.
     pub(crate) fn is_awaited(&self, id: PartitionId) -> bool {
         let forming = self.partitions.values().filter_map(|partition| partition.forming.as_ref());
         let is_to_come = forming.flat_map(|forming| &forming.children).any(|child| child.partition == id);
         is_to_come || self.newest_epoch(id).is_some()
     }
 
-    /// Partitions from whose data children are still being built.
+    /// Whether a partition is a child that is still being built from its parents' data.
     pub(crate) fn is_young(&self, id: PartitionId) -> bool {
         self.reshaped.values().any(|gone| !gone.quiet && gone.children.contains(&id))
     }
@@ -96,7 +97,7 @@ impl State {
             || self.reshapings.len() > RESHAPINGS_MAX
             || !self.reshapings.iter().all(is_possible)
         {
-            return Err("partitions are to be split or merged that cannot be");
+            return Err("a requested split or merge is impossible");
         }
         self.validate_forming(&named)?;
         self.validate_reshaped()
@@ -113,7 +114,7 @@ impl State {
             let all: Vec<_> = wish.parents.iter().map(|id| self.partitions[id].forming.as_ref()).collect();
             let Some(Some(first)) = all.first() else {
                 if all.iter().any(Option::is_some) {
-                    return Err("a partition is formed of only one of two");
+                    return Err("only one of two parents forms the children of a merge");
                 }
                 continue;
             };
@@ -121,14 +122,14 @@ impl State {
             let is_one = all.iter().all(|other| *other == Some(first));
             let ranges = first.children.iter().map(|child| child.range);
             if !is_one || !ranges.eq(self.ranges_of(wish)) || !first.children.iter().all(&mut is_to_be) {
-                return Err("what is formed of a partition is not what is to be formed");
+                return Err("a parent forms other children than requested");
             }
         }
         let is_asked_for =
             |(id, partition): (&PartitionId, &Partition)| partition.forming.is_none() || named.contains(id);
         match forming <= FORMING_MAX && self.partitions.iter().all(is_asked_for) {
             true => Ok(()),
-            false => Err("more is formed than is asked for"),
+            false => Err("children are formed without a request, or for too many"),
         }
     }
 
@@ -143,7 +144,7 @@ impl State {
             !self.partitions.contains_key(id) && is_known(gone) && is_succeeded(gone)
         };
         if self.reshaped.len() > RESHAPED_MAX || !self.reshaped.iter().all(is_sound) {
-            return Err("a partition that was split or merged has no place");
+            return Err("a split or merged partition still exists, or has no children");
         }
         let is_child_of = |id: PartitionId, parent: &Parent| {
             self.reshaped.get(&parent.partition).is_some_and(|gone| gone.children.contains(&id))
@@ -158,7 +159,7 @@ impl State {
         };
         match self.partitions.iter().all(is_born) {
             true => Ok(()),
-            false => Err("a partition takes the place of one that it does not come from"),
+            false => Err("a partition replaces one that is not its parent"),
         }
     }
 }

@@ -6,7 +6,8 @@
 //!      └── broken off ──────┴───────────────────────────────────────────────────┘
 //! ```
 //!
-//! A request names parents. Children have ids only while they are formed, and new ones in each attempt, so breaking off leaves nothing behind.
+//! A request names its parents. Its children have ids only while they are being formed, and get new
+//! ones in each attempt, so an attempt that is broken off leaves nothing behind.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,28 +17,28 @@ use serde::{Deserialize, Serialize};
 
 use super::encoding::{match_range, partition_id, partition_ids};
 
-/// Upper bound of requests, including those being carried out.
+/// Upper bound of requests, including those that are being carried out.
 pub(crate) const RESHAPINGS_MAX: usize = 64;
-/// Upper bound of requests being carried out.
+/// Upper bound of requests that are being carried out.
 pub(crate) const FORMING_MAX: usize = 4;
-/// Upper bound of split or merged partitions that some node may still hold.
+/// Upper bound of split or merged partitions whose data some node may still hold.
 pub(crate) const RESHAPED_MAX: usize = 1024;
 
 /// A request: one partition to split, or two adjacent ones to merge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reshaping {
-    /// Ascending by range.
+    /// One or two parents, ascending by range.
     #[serde(with = "partition_ids")]
     pub(crate) parents: Vec<PartitionId>,
-    /// The match value at which the second child begins; `None`: a merge.
+    /// The first match value of the second child; `None` for a merge.
     pub(crate) at: Option<u128>,
 }
 
-/// What the members of a parent are forming.
+/// The children that the members of a parent are forming.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Forming {
     pub(crate) children: Vec<Child>,
-    /// Whether the parent is sealed: no new op of a client begins.
+    /// Whether the parent is sealed, so that no new op of a client begins.
     pub(crate) sealed: bool,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Child {
     pub(crate) range: MatchRange,
 }
 
-/// A parent, up to its last decision.
+/// A parent with its last decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parent {
     #[serde(with = "partition_id")]
@@ -58,13 +59,14 @@ pub(crate) struct Parent {
     pub(crate) index: u64,
 }
 
-/// Whether one range ends where the other begins.
+/// Whether `high` begins directly behind `low`.
 pub(crate) fn is_followed(low: MatchRange, high: MatchRange) -> bool {
     low.last().checked_add(1) == Some(high.first())
 }
 
 impl Reshaping {
-    /// The ranges of the children, given those of the parents; `None` if the request is invalid.
+    /// The ranges of the children, given the ranges of the parents; `None` if the request is
+    /// invalid.
     pub(crate) fn ranges(&self, parents: &[MatchRange]) -> Option<Vec<MatchRange>> {
         match (parents, self.at) {
             (&[whole], Some(at)) => {

@@ -1,9 +1,10 @@
 //! The durable log positions of nodes' storages (R18).
 //!
-//! A storage cannot know that it has lost data: without its last log segment, or restored from a snapshot, it looks like one that never held more.
-//! So a node reports with each heartbeat how far its log is durable, and that is persisted here. If a process finds less than an earlier one had
-//! confirmed, its storage has lost data. From then on it counts as another storage, under an id derived from the number of losses, and its data
-//! are void.
+//! A storage cannot know that it has lost data: without its last log segment, or restored from a
+//! snapshot, it looks as if it had never held more. So a node reports with each heartbeat how far
+//! its log is durable, and the position is persisted here. If a process finds less than an earlier
+//! process had confirmed, its storage has lost data. From then on it counts as another storage,
+//! under an id derived from the number of losses, and its data are void.
 
 use alloc::collections::BTreeMap;
 
@@ -14,13 +15,13 @@ use serde::{Deserialize, Serialize};
 /// What a node has confirmed about its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Storage {
-    /// The id by which the node names it.
+    /// The storage's id, as the node reports it.
     id: u128,
     /// The process that reported it.
     incarnation: u64,
     /// The position through which its log is durable.
     pub(crate) durable: u64,
-    /// How often it has lost data.
+    /// How often the storage has lost data.
     pub(crate) losses: u32,
 }
 
@@ -30,35 +31,36 @@ impl Storage {
         Self { id: storage, incarnation, durable, losses }
     }
 
-    /// Its identity for decisions.
+    /// The storage's identity for decisions.
     pub(crate) fn identity(&self) -> u128 {
         self.id.wrapping_add(self.losses.into())
     }
 
-    /// A process reports that its log is durable through `position`.
+    /// Records a process's report that its log is durable through `position`.
     pub(crate) fn confirm(&mut self, position: u64) {
         self.durable = self.durable.max(position);
     }
 
-    /// It has lost data.
+    /// The record after another loss of data.
     pub(crate) fn with_a_loss(self) -> Self {
         Self { losses: self.losses + 1, ..self }
     }
 }
 
-/// By node id.
+/// The records, by node id.
 pub(crate) type Storages = BTreeMap<u16, Storage>;
 
-/// The verdict on a heartbeat, compared with what is recorded.
+/// The result of comparing a heartbeat with the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// It holds what was confirmed; to be recorded.
+    /// The storage has everything that was confirmed. The new record must be stored.
     Sound(Storage),
-    /// Its data are void: it lacks some that were confirmed, or was in use elsewhere. To be persisted before the node takes part.
+    /// The data are void: the storage lacks confirmed data, or was in use elsewhere. The new record
+    /// must be persisted before the node takes part.
     Void(Storage),
 }
 
-/// Judges what a process has found in its storage.
+/// Compares what a process has found in its storage with the record.
 pub(crate) fn judge(storages: &Storages, heartbeat: &Heartbeat) -> Judgement {
     let Some(known) = storages.get(&heartbeat.node.0) else {
         return Judgement::Sound(Storage::of(heartbeat, 0));
@@ -71,7 +73,7 @@ pub(crate) fn judge(storages: &Storages, heartbeat: &Heartbeat) -> Judgement {
     }
     match is_same {
         true if heartbeat.opened < known.durable => Judgement::Void(now.with_a_loss()),
-        // A new storage is empty.
+        // A storage without a record must be empty.
         false if heartbeat.opened > 0 => Judgement::Void(now),
         _ => Judgement::Sound(now),
     }
@@ -92,7 +94,7 @@ mod tests {
         Heartbeat { node, unanswered, space, incarnation, storage, sent_ns, opened, durable }
     }
 
-    /// Records what a storage has confirmed.
+    /// The records after these heartbeats.
     fn after(heartbeats: &[Heartbeat]) -> Storages {
         let mut storages = Storages::new();
         for heartbeat in heartbeats {
@@ -110,7 +112,7 @@ mod tests {
             assert_eq!(matches!(judgement, Judgement::Sound(_)), is_sound, "{opened}");
         }
         let Judgement::Void(storage) = judge(&storages, &heartbeat(3, 2, 50, 50)) else {
-            panic!("it lacks 40")
+            panic!("the storage lacks position 40")
         };
         assert_ne!(storage.identity(), storages[&7].identity());
         let storages = Storages::from([(7, storage)]);

@@ -1,4 +1,4 @@
-//! Summary of a stored state, for starting a cluster again.
+//! Summary of a stored state, for restarting a cluster.
 
 use alloc::vec::Vec;
 
@@ -8,18 +8,18 @@ use nicekv_proto::placement::{CREATED_FIRST, KeyspaceSpec};
 use super::{State, StateError, Wish};
 use crate::config::NodeConfig;
 
-/// What a stored state says about its cluster.
+/// What a stored state tells about its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCluster {
     /// Nodes of the cluster that have not been forgotten, ascending by id.
     pub nodes: Vec<NodeConfig>,
-    /// The number of them that were not removed with `node remove`.
+    /// The number of these nodes that were not removed with `node remove`.
     pub kept: usize,
-    /// The smallest id that no node ever had.
+    /// The smallest id that no node has ever had.
     pub next_node: u16,
     /// Existing keyspaces, including those created by command; empty before bootstrap.
     pub keyspaces: Vec<KeyspaceSpec>,
-    /// The smallest id that no configured keyspace has or had.
+    /// The smallest id that no configured keyspace has ever had.
     pub next_keyspace: KeyspaceId,
 }
 
@@ -27,7 +27,7 @@ impl StoredCluster {
     /// Reads an encoded state.
     ///
     /// # Errors
-    /// It is damaged, or of another release.
+    /// The state is damaged, or of another release.
     pub fn read(bytes: &[u8]) -> Result<Self, StateError> {
         let state = State::decode(bytes)?;
         let dropped = state.dropped.iter().map(|dropped| dropped.spec.id);

@@ -14,7 +14,8 @@ fn add(state: &mut State, keyspace: u16, range: MatchRange) -> PartitionId {
     state.add(epochs::first(KeyspaceId(keyspace), range, vec![NodeId(1)], process))
 }
 
-/// Two nodes, the first of which holds two keyspaces, with one and two partitions.
+/// A state with two nodes and two keyspaces. The first node holds both keyspaces, which have one
+/// and two partitions.
 fn state() -> State {
     let address = core::net::SocketAddrV4::new([10, 0, 0, 1].into(), 7400);
     let config =
@@ -56,7 +57,7 @@ fn placed_partitions_move_to_existing_nodes() {
     let mut state = state();
     place(&[1])(&mut state);
     assert_eq!(State::decode(&state.encode()), Ok(state));
-    let why = "a partition is to be where it cannot be";
+    let why = "a partition is placed on nodes that cannot hold it";
     refused(place(&[]), why);
     refused(place(&[1, 1]), why);
     refused(|state| state.place(PartitionId(99), vec![NodeId(1)]), why);
@@ -84,7 +85,7 @@ fn ids_are_not_reused() {
     assert_eq!(State::decode(&state.encode()), Ok(state));
 }
 
-/// What splitting and merging would leave behind: ranges of any length, under ids in any order.
+/// Ranges of any length, under ids in any order, as splits and merges leave them.
 #[test]
 fn partitions_may_be_of_different_length() {
     let mut state = state();
@@ -100,9 +101,9 @@ fn a_state_that_contradicts_itself_is_damaged() {
     let gap = "the partitions of a keyspace leave a gap, or overlap";
     refused(|state| drop(state.partitions.remove(&PartitionId(2))), gap);
     refused(|state| _ = add(state, 0, MatchRange::ALL), gap);
-    refused(|state| _ = add(state, 2, MatchRange::ALL), "a partition is of no keyspace");
-    refused(|state| state.next_partition = 2, "a partition has an id that is to be given");
-    refused(|state| state.keyspaces[1].id = KeyspaceId(0), "its keyspaces make no sense");
+    refused(|state| _ = add(state, 2, MatchRange::ALL), "a partition belongs to an unknown keyspace");
+    refused(|state| state.next_partition = 2, "a partition has an id that is not assigned yet");
+    refused(|state| state.keyspaces[1].id = KeyspaceId(0), "its keyspaces are invalid");
     refused(|state| state.keyspaces[1].partitions = 3, "it cannot be decoded");
     let within = |state: &mut State| {
         state.partitions.remove(&PartitionId(0));
@@ -118,7 +119,7 @@ fn child(partition: u32, first: u128, last: u128) -> Child {
     Child { partition: PartitionId(partition), range: MatchRange::new(first, last).unwrap() }
 }
 
-/// Partition 0 is to be split, 1 and 2 are to be merged, which has begun.
+/// A state in which partition 0 will be split, and the merge of partitions 1 and 2 has begun.
 fn reshaping() -> State {
     let mut state = state();
     let wish =
@@ -132,7 +133,7 @@ fn reshaping() -> State {
     state
 }
 
-/// Both have become one.
+/// The state after partitions 1 and 2 have been merged.
 fn reshaped() -> State {
     let mut state = reshaping();
     let wish = state.reshapings[1].clone();
@@ -153,7 +154,7 @@ fn state_with_reshapings_round_trips() {
     assert!(state.is_young(PartitionId(3)) && state.reshapings.len() == 1);
     let gone: Vec<_> = state.gone().map(|(id, _, gone)| (id.0, gone.epoch, gone.quiet)).collect();
     assert_eq!(gone, [(1, 2, false), (2, 2, false)]);
-    assert!(state.removed().next().is_none(), "who goes on gets leases");
+    assert!(state.removed().next().is_none(), "members of children get leases");
 }
 
 #[test]
@@ -166,21 +167,21 @@ fn splits_and_merges_that_contradict_themselves_are_damaged() {
     fn forming(state: &mut State, id: u32) -> &mut Option<Forming> {
         &mut state.partitions.get_mut(&PartitionId(id)).unwrap().forming
     }
-    let cannot = "partitions are to be split or merged that cannot be";
+    let cannot = "a requested split or merge is impossible";
     refused(reshaping(), |state| state.reshapings[0].at = Some(0), cannot);
     refused(reshaping(), |state| state.reshapings[0].at = None, cannot);
     refused(reshaping(), |state| state.reshapings[1].parents.reverse(), cannot);
     refused(reshaping(), |state| state.reshapings.push(state.reshapings[0].clone()), cannot);
-    let one = "a partition is formed of only one of two";
+    let one = "only one of two parents forms the children of a merge";
     refused(reshaping(), |state| *forming(state, 1) = None, one);
-    let other = "what is formed of a partition is not what is to be formed";
+    let other = "a parent forms other children than requested";
     refused(reshaping(), |state| forming(state, 2).as_mut().unwrap().sealed = false, other);
     refused(reshaping(), |state| state.next_partition = 3, other);
-    let more = "more is formed than is asked for";
+    let more = "children are formed without a request, or for too many";
     refused(reshaping(), |state| drop(state.reshapings.remove(1)), more);
-    let place = "a partition that was split or merged has no place";
+    let place = "a split or merged partition still exists, or has no children";
     refused(reshaped(), |state| state.reshaped.get_mut(&PartitionId(1)).unwrap().children.clear(), place);
-    let from = "a partition takes the place of one that it does not come from";
+    let from = "a partition replaces one that is not its parent";
     refused(reshaped(), |state| drop(state.reshaped.remove(&PartitionId(1))), from);
     refused(reshaped(), |state| state.partitions.get_mut(&PartitionId(3)).unwrap().activated = true, from);
 }
@@ -196,7 +197,7 @@ fn target_is_in_one_group() {
     let mut state = state();
     groups(vec![vec![Some(1), None, Some(2)]])(&mut state);
     assert_eq!(State::decode(&state.encode()), Ok(state));
-    let why = "its groups of targets make no sense";
+    let why = "its groups of storage targets are invalid";
     refused(groups(vec![vec![Some(1)], vec![Some(2), Some(1)]]), why);
     refused(groups(vec![vec![Some(9)]]), why);
     refused(groups(vec![vec![]]), why);

@@ -16,7 +16,7 @@ impl PartitionStatus {
         })
     }
 
-    /// The node with exactly the acknowledged data.
+    /// The node that has exactly the acknowledged data: in a chain the tail, otherwise the primary.
     pub fn told_by(&self) -> u16 {
         self.tail.unwrap_or(self.primary)
     }

@@ -16,11 +16,11 @@ pub struct ChunksStatus {
     pub round: u64,
     /// Whether names have adopted that round.
     pub is_adopted: bool,
-    /// Whether chunks are moving to other groups (P13).
+    /// Whether chunks are being moved to other groups (P13).
     pub is_moving: bool,
-    /// Chunks with too few copies, as far as is known (P11).
+    /// Number of chunks known to have too few copies (P11).
     pub under_replicated: u64,
-    /// Chunks whose number of copies is not known yet, added up over targets.
+    /// Number of chunks whose number of copies is not known yet, summed over targets.
     pub unsettled: u64,
     /// Targets by group and place.
     pub targets: Vec<TargetStatus>,
@@ -29,24 +29,24 @@ pub struct ChunksStatus {
 /// A storage target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetStatus {
-    /// Its node.
+    /// The name of its node.
     pub name: String,
-    /// Its group.
+    /// The index of its group.
     pub group: usize,
     /// Whether its node is live.
     pub live: bool,
-    /// Its last report to this leader; `None`: no report yet.
+    /// The target's last report to this leader; `None` if there is none yet.
     pub report: Option<TargetReport>,
 }
 
 impl ChunksStatus {
-    /// Live targets that have not deleted the unneeded chunks of this round yet.
+    /// Live targets that have not yet deleted the unneeded chunks of this round.
     pub fn unswept(&self) -> impl Iterator<Item = &TargetStatus> {
         let is_behind = |target: &&TargetStatus| target.report.is_none_or(|report| report.swept < self.round);
         self.targets.iter().filter(|target| target.live).filter(is_behind)
     }
 
-    /// Chunks on all targets together, including copies, and their bytes.
+    /// Number of chunks on all targets together, including copies, and their bytes.
     pub fn held(&self) -> (u64, u64) {
         let reports = || self.targets.iter().filter_map(|target| target.report);
         (reports().map(|report| report.chunks).sum(), reports().map(|report| report.bytes).sum())

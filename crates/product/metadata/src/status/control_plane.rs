@@ -6,23 +6,23 @@ use core::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
 
-/// An instance of the metadata service, from its own point of view.
+/// An instance of the metadata service, as it sees itself and the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlPlane {
-    /// Its name.
+    /// The instance's name.
     pub instance: String,
-    /// Where the state is stored, in a word.
+    /// The kind of store that has the state, in one word.
     pub store: String,
-    /// For how long the store has not answered, in milliseconds, and why.
+    /// If the store does not answer: for how many milliseconds, and why.
     pub outage: Option<(u64, String)>,
-    /// Addresses for commands, of all instances.
+    /// The addresses of all instances for commands.
     pub instances: Vec<SocketAddrV4>,
     /// Recent senders that use the protocol of another release.
     pub other_releases: Vec<OtherReleaseStatus>,
-    /// The other instances, as this one reaches them.
+    /// The other instances, and whether this one reaches them.
     #[serde(default)]
     pub peers: Vec<PeerStatus>,
-    /// Sockets on which the processes of the cluster receive, by role, as recently reported.
+    /// Sockets on which the cluster's processes receive, by role, as recently reported.
     #[serde(default)]
     pub listening: Vec<OpenSocket>,
 }
@@ -30,54 +30,55 @@ pub struct ControlPlane {
 /// Another instance of the metadata service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStatus {
-    /// Its name.
+    /// The instance's name.
     pub name: String,
-    /// Its expected address.
+    /// The addresses at which it is expected.
     pub addresses: Vec<SocketAddrV4>,
-    /// Milliseconds since its last answer, or since the first request, and why it does not answer; `None`: it answers.
+    /// If the instance does not answer: milliseconds since its last answer or since the first
+    /// request, and why. `None`: it answers.
     pub silent: Option<(u64, String)>,
 }
 
 /// A socket on which a process receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenSocket {
-    /// Its role, such as `node-0`.
+    /// The role of the process that has the socket, such as `node-0`.
     pub role: String,
     /// `tcp` or `udp`.
     pub protocol: String,
-    /// Its local address.
+    /// The socket's local address.
     pub address: SocketAddr,
-    /// The only interface on which it receives, if it is bound to one.
+    /// The interface to which the socket is bound, if it is bound to one.
     pub device: Option<String>,
-    /// Its peers, and their purpose.
+    /// The peers that use the socket, and for what.
     pub purpose: String,
     /// How a peer authenticates, if it must.
     pub login: String,
-    /// Whether a peer that reaches the address can do nothing without a login.
+    /// Whether a peer that can reach the address still needs a login to do anything.
     pub is_protected: bool,
 }
 
 /// The sockets of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListeningReport {
-    /// The process: the name of its first role.
+    /// The name of the process, which is that of its first role.
     pub process: String,
     /// All sockets on which it receives.
     pub sockets: Vec<OpenSocket>,
 }
 
-/// A sender of another release.
+/// A sender that uses the protocol of another release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherReleaseStatus {
-    /// Its address.
+    /// The sender's address.
     pub address: IpAddr,
-    /// The protocol: `wire` or `control`.
+    /// The name of the protocol: `wire` or `control`.
     pub protocol: String,
-    /// Its version of the protocol.
+    /// The sender's version of the protocol.
     pub version: u8,
-    /// This instance's version.
+    /// The version that this instance uses.
     pub known: u8,
-    /// Number of messages from it.
+    /// Number of messages received from the sender.
     pub count: u64,
     /// Time since the last message, in milliseconds.
     pub ago_ms: u64,

@@ -8,77 +8,77 @@ use serde::{Deserialize, Serialize};
 /// Hot keys of all keyspaces with `balancing=hot`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotStatus {
-    /// These keyspaces, by id.
+    /// The ids of these keyspaces.
     pub keyspaces: Vec<u16>,
-    /// Why hot keys are not spread.
+    /// Why hot keys are not spread; `None` if they are.
     pub off: Option<String>,
     /// The counting period, in milliseconds.
     pub period_ms: u64,
-    /// By switch id.
+    /// The hot keys by switch, in the order of switch ids.
     pub switches: Vec<HotSwitchStatus>,
 }
 
 /// Hot keys whose owners are attached to one switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotSwitchStatus {
-    /// Its position in the configuration.
+    /// The switch's position in the configuration.
     pub switch: u16,
-    /// Its name, if known.
+    /// The switch's name, if known.
     #[serde(default)]
     pub name: String,
-    /// Why it refused the last request.
+    /// Why the switch refused the last request.
     pub failure: Option<String>,
-    /// Periods that this leader has counted there.
+    /// Number of periods that this leader has counted at the switch.
     pub periods: u64,
-    /// Keys with an entry.
+    /// Number of keys with an entry.
     pub entries: usize,
-    /// Keys with copies at other nodes.
+    /// Number of keys with copies at other nodes.
     pub copied: usize,
-    /// Copies of all keys.
+    /// Number of copies of all keys.
     pub copies: usize,
-    /// Keys that the switch may store itself.
+    /// Number of keys that the switch may store itself.
     #[serde(default)]
     pub values: usize,
-    /// Entries that this leader has installed, changed or removed.
+    /// Number of entries that this leader has installed, changed or removed.
     pub changes: u64,
-    /// Counted keys without an owner: of a dropped keyspace, or forged.
+    /// Number of counted keys without an owner: their keyspace was dropped, or they are forged.
     pub refused: u64,
-    /// T: keys with more requests in a second get copies.
+    /// The threshold T: keys with more requests per second get copies.
     pub threshold_per_second: u64,
-    /// Requests in a second, in the last period.
+    /// Requests per second in the last period.
     pub requests_per_second: u64,
-    /// Of these, requests of keys with an entry.
+    /// Requests per second of keys with an entry.
     pub hot_per_second: u64,
-    /// Of these, requests that the switch answered itself.
+    /// Requests per second that the switch answered itself.
     #[serde(default)]
     pub answered_per_second: u64,
     /// Mean deviation of the nodes' loads, in percent of their mean (KVSwitch's λ).
     pub imbalance_percent: u64,
     /// The most loaded node, and its load in percent of the mean.
     pub most_loaded: Option<(String, u64)>,
-    /// The most requested keys with an entry, in descending order.
+    /// Keys with an entry, most requested first.
     pub keys: Vec<HotEntryStatus>,
 }
 
 /// A hot key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotEntryStatus {
-    /// Its keyspace.
+    /// The id of the key's keyspace.
     pub keyspace: u16,
-    /// Its match value, 32 hexadecimal digits.
+    /// The key's match value, 32 hexadecimal digits.
     pub value: String,
-    /// Identifies the installation of its entry.
+    /// Identifies this installation of the key's entry.
     pub instance: u64,
-    /// The node that pushes copies.
+    /// The name of the owner, the node that pushes copies.
     pub owner: String,
-    /// The nodes that hold copies.
+    /// The names of the nodes that hold copies.
     pub holders: Vec<String>,
-    /// Whether the switch may store it as well.
+    /// Whether the switch may store a copy as well.
     #[serde(default)]
     pub in_switch: bool,
-    /// Requests in a second, in the last period.
+    /// Requests per second in the last period.
     pub requests_per_second: u64,
-    /// Of these, requests that the switch answered itself.
+    /// Requests per second that the switch answered itself.
     #[serde(default)]
     pub answered_per_second: u64,
 }

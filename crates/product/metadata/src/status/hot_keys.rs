@@ -67,7 +67,8 @@ impl Metadata {
         rack.server(place).map(|node| (self.name(node), percent))
     }
 
-    /// `per_second`: requests, and those that the switch answered itself.
+    /// The status of a key with an entry. `per_second`: its requests, and those that the switch
+    /// answered itself.
     fn hot_entry(&self, rack: &Rack, key: &HotKey, per_second: [u64; 2]) -> Option<HotEntryStatus> {
         let placed = rack.table.get(key)?;
         let [requests_per_second, answered_per_second] = per_second;

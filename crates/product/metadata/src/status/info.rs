@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::UsageStatus;
 
-/// What a client needs to find the store. It names no nodes.
+/// What a client needs to find the store. It does not name nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterInfo {
-    /// The cluster.
+    /// The cluster's id.
     pub cluster: u128,
     /// UDP port of all vrings.
     pub port: u16,
-    /// By id.
+    /// The keyspaces, by id.
     pub keyspaces: Vec<KeyspaceInfo>,
     /// Groups of storage targets, if there are any.
     #[serde(default)]
@@ -32,33 +32,34 @@ pub struct ChunkInfo {
     pub version: u32,
     /// Round of garbage collection.
     pub round: u64,
-    /// Whether names have adopted that round (P8), so that listing them finds everything that it needs.
+    /// Whether names have adopted that round (P8), so that a list of all names shows every chunk
+    /// that the round needs.
     pub is_adopted: bool,
-    /// Groups and slots.
+    /// The current layout: groups and slots.
     pub layout: LayoutInfo,
-    /// The layout before, until everything has moved (P13).
+    /// The previous layout, until all chunks have moved (P13).
     pub before: Option<LayoutInfo>,
-    /// Base of the ring of groups, prefix length, its port, and the targets' port.
+    /// The ring of groups: base address, prefix length, its port, and the targets' port.
     pub ring: (Ipv4Addr, u8, u16, u16),
-    /// Copies of a chunk: the maximum over keyspaces.
+    /// Number of copies of a chunk: the maximum over keyspaces.
     pub copies: usize,
-    /// Link rate for reservations.
+    /// Link rate for which windows are reserved.
     pub link_bits_per_second: u64,
 }
 
-/// The targets of groups, and the groups of chunks.
+/// The targets of each group, and the group of each chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutInfo {
-    /// Nodes of each group, by place.
+    /// The nodes of each group, by place.
     pub groups: Vec<Vec<Option<u16>>>,
     /// The group of each chunk, by the first byte of its id.
     pub slots: Vec<u8>,
 }
 
-/// What a client needs to know of a keyspace.
+/// What a client needs to know about a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyspaceInfo {
-    /// Its id in request headers.
+    /// The keyspace's id in request headers.
     pub id: u16,
     /// Its name.
     pub name: String,
@@ -66,29 +67,30 @@ pub struct KeyspaceInfo {
     pub unicast: Ipv4Addr,
     /// Base of the multicast vring, a /16.
     pub multicast: Ipv4Addr,
-    /// R and k of a quorum keyspace (R14).
+    /// If the keyspace is replicated by quorum: R and k (R14).
     pub quorum: Option<(u8, u8)>,
-    /// Whether its replicas form chains.
+    /// Whether the replicas form chains.
     #[serde(default)]
     pub chain: bool,
-    /// Whether its hot keys are spread: its clients leave room for stamps.
+    /// Whether hot keys are spread, so that clients must leave room for stamps.
     #[serde(default)]
     pub hot: bool,
-    /// Whether its keys are partitioned by range instead of by digest.
+    /// Whether keys are partitioned by range instead of by digest.
     #[serde(default)]
     pub by_range: bool,
-    /// R.
+    /// Number of replicas, R.
     #[serde(default)]
     pub replicas: usize,
-    /// How chunks of its objects are sent, if it has names of objects.
+    /// How chunks of objects are sent, if the keyspace has names of objects.
     #[serde(default)]
     pub chunks: Option<String>,
-    /// All of its settings, in the form of a definition.
+    /// All settings of the keyspace, in the form of a definition.
     #[serde(default)]
     pub settings: String,
-    /// Log2 of its initial number of partitions: requests for keys of one may share a datagram.
+    /// Log2 of the initial number of partitions. Requests for keys of one partition may share a
+    /// datagram.
     pub partition_bits: u32,
-    /// Its usage.
+    /// Stored data and request rates.
     #[serde(default)]
     pub usage: UsageStatus,
 }
@@ -106,12 +108,12 @@ impl KeyspaceInfo {
         Vrings { unicast: self.unicast, multicast: self.multicast, port }
     }
 
-    /// How its keys are mapped to match values.
+    /// How keys are mapped to match values.
     pub fn order(&self) -> KeyOrder {
         if self.by_range { KeyOrder::Range } else { KeyOrder::Hash }
     }
 
-    /// Its replication protocol.
+    /// The keyspace's replication protocol.
     pub fn replication(&self) -> Replication {
         let quorum = self.quorum.and_then(|(replicas, write_set)| Quorum::new(replicas, write_set).ok());
         let ordered = if self.chain { Replication::Chain } else { Replication::Multicast };

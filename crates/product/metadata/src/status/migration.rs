@@ -8,32 +8,33 @@ use serde::{Deserialize, Serialize};
 /// A keyspace that is balanced by migration (TurboKV §5.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigrationStatus {
-    /// Its id.
+    /// The keyspace's id.
     pub keyspace: u16,
-    /// Its name.
+    /// The keyspace's name.
     pub name: String,
-    /// Completed counting periods of this leader.
+    /// Number of counting periods that this leader has completed.
     #[serde(default)]
     pub periods: u64,
-    /// Partitions moved.
+    /// Number of partitions moved.
     #[serde(default)]
     pub moves: u64,
-    /// Partitions split.
+    /// Number of partitions split.
     #[serde(default)]
     pub splits: u64,
-    /// Of these, partitions that were full.
+    /// Number of these that were split because they were too large.
     #[serde(default)]
     pub full: u64,
-    /// Pairs of partitions merged.
+    /// Number of pairs of partitions merged.
     #[serde(default)]
     pub merges: u64,
     /// The most loaded node of the last period, and its load in percent of the mean.
     pub hottest: Option<(String, u64)>,
     /// Keys that alone are too hot for any node, so that moving them does not help.
     pub hot_keys: Vec<HotKeyStatus>,
-    /// Why counting waits.
+    /// What counting waits for; `None` while load is counted.
     pub waits_for: Option<String>,
-    /// Partitions that are placed elsewhere than by the ring, with their nodes, the preferred leader first.
+    /// Partitions that are placed on other nodes than the ring would choose, with their nodes, the
+    /// preferred leader first.
     #[serde(default)]
     pub placed: Vec<(u32, Vec<u16>)>,
     /// The steps that would follow if the period ended now.
@@ -42,13 +43,14 @@ pub struct MigrationStatus {
     pub events: Vec<(u64, String)>,
 }
 
-/// An entry of [`MigrationStatus::hot_keys`].
+/// A key that alone is too hot for any node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotKeyStatus {
-    /// Its partition.
+    /// The key's partition.
     pub partition: u32,
-    /// Its match value, 32 hexadecimal digits; in a range-partitioned keyspace its first 16 bytes.
+    /// The key's match value, 32 hexadecimal digits. In a range-partitioned keyspace, the first 16
+    /// bytes of the key.
     pub value: String,
-    /// Its requests, in percent of the mean of all nodes.
+    /// Requests of the key, in percent of the mean load of all nodes.
     pub percent: u64,
 }

@@ -34,58 +34,63 @@ pub use ports::MissingPort;
 /// The status of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Id of the cluster, 32 hexadecimal digits.
+    /// The cluster's id, 32 hexadecimal digits.
     pub cluster: String,
-    /// Term of the leader that answers.
+    /// The term of the leader that answers.
     pub term: u64,
-    /// Whether every partition has R consistent members, and nodes and switches have acknowledged everything.
+    /// Whether every partition has R consistent members, and nodes and switches have acknowledged
+    /// everything.
     pub ready: bool,
-    /// The first reason why it is not.
+    /// The first reason why the cluster is not ready.
     pub why_not_ready: Option<String>,
-    /// Replicas that have not moved to their target nodes yet.
+    /// Number of replicas that have not moved to their target nodes yet.
     pub moves: usize,
     /// Partition count by health.
     pub health: HealthCounts,
     /// Stored data and request rates.
     #[serde(default)]
     pub usage: UsageStatus,
-    /// By id.
+    /// The nodes, by id.
     pub nodes: Vec<NodeStatus>,
-    /// By id; without configured keyspaces that have not been created.
+    /// The existing keyspaces, by id. Configured keyspaces that have not been created yet are
+    /// missing.
     pub keyspaces: Vec<KeyspaceStatus>,
     /// Keyspaces that are being dropped.
     #[serde(default)]
     pub dropped: Vec<DroppedStatus>,
-    /// Replicas that are not needed and not discarded yet, including those of dropped keyspaces.
+    /// Number of replicas that are not needed and not discarded yet, including those of dropped
+    /// keyspaces.
     #[serde(default)]
     pub leftovers: usize,
-    /// Pending splits and merges in the order of the requests, then those that have just been completed (R17).
+    /// Pending splits and merges in the order of their requests, then those that have just been
+    /// completed (R17).
     #[serde(default)]
     pub reshapings: Vec<ReshapingStatus>,
-    /// By id; empty before bootstrap.
+    /// The partitions, by id; empty before bootstrap.
     pub partitions: Vec<PartitionStatus>,
-    /// By id.
+    /// The switches, by id.
     pub switches: Vec<SwitchStatus>,
-    /// Changes that were rolled back because a switch refused the resulting tables; the newest last.
+    /// Changes that were rolled back because a switch refused the resulting tables, the newest
+    /// last.
     #[serde(default)]
     pub taken_back: Vec<String>,
-    /// Fill and hits of the switch tables.
+    /// Number of entries and hits of the switch tables.
     pub tables: Vec<TableStatus>,
-    /// Divisions of gets among replicas; `None`: gets are not divided.
+    /// Divisions of gets among replicas; `None` if gets are not divided.
     #[serde(default)]
     pub balancing: Option<BalancingStatus>,
     /// Keyspaces that are balanced by migration.
     #[serde(default)]
     pub migrations: Vec<MigrationStatus>,
-    /// Hot keys; `None`: no keyspace spreads them.
+    /// Hot keys; `None` if no keyspace spreads them.
     #[serde(default)]
     pub hot: Option<HotStatus>,
-    /// Chunks of objects, if there are names of objects.
+    /// Chunks of objects; `None` if no keyspace has names of objects.
     #[serde(default)]
     pub chunks: Option<ChunksStatus>,
-    /// Input that was ignored.
+    /// Counts of input that was ignored.
     pub counters: Counters,
-    /// The instance that answers; set by the driver.
+    /// The instance that answers. The driver sets it.
     #[serde(default)]
     pub control_plane: ControlPlane,
 }
@@ -93,13 +98,13 @@ pub struct Status {
 /// Divisions of gets among replicas, by source (NICE §4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalancingStatus {
-    /// Partitions whose gets are divided.
+    /// Number of partitions whose gets are divided.
     pub divided: usize,
-    /// Partitions whose gets all go to their primary because table `division` is full.
+    /// Number of partitions whose gets all go to their primary, because table `division` is full.
     pub left_out: usize,
-    /// Most entries of a partition in both rings and in `division`: R + 1.
+    /// Largest number of entries of a partition in both rings and in `division`: R + 1.
     pub entries_per_partition: usize,
-    /// Recently seen sources, counted once for each partition.
+    /// Number of recently seen sources, counted once for each partition.
     pub sources: usize,
     /// How often this leader has changed divisions because of load.
     pub divided_by_load: u64,
@@ -115,19 +120,19 @@ pub struct NodeStatus {
     pub disk: DiskState,
     /// The operator's desired state.
     pub wish: NodeWish,
-    /// Partitions of which it is a member.
+    /// Number of partitions of which the node is a member.
     pub members: usize,
-    /// Partitions that it should hold.
+    /// Number of partitions that the node should hold.
     pub share: usize,
-    /// Of these, partitions that it does not hold yet.
+    /// Number of these partitions that the node does not hold yet.
     pub missing: usize,
-    /// Partitions that it copies again because its storage has lost data (R18).
+    /// Number of partitions that the node copies again because its storage has lost data (R18).
     #[serde(default)]
     pub forgotten: usize,
-    /// How often its storage has lost data.
+    /// How often the node's storage has lost data.
     #[serde(default)]
     pub losses: u32,
-    /// Gets that it receives in a second.
+    /// Gets that the node receives per second.
     #[serde(default)]
     pub gets_per_second: u64,
 }
@@ -136,21 +141,22 @@ pub struct NodeStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeWish {
-    /// It holds its share.
+    /// The node should hold its share of the data.
     Holds,
-    /// It holds nothing.
+    /// The node should hold no data.
     Drained,
-    /// It holds nothing, and is forgotten then.
+    /// The node should hold no data, and is forgotten afterwards.
     Removed,
 }
 
-/// Free space of a node's disk, by its last report.
+/// Free space of a node's disk, by the node's last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiskState {
-    /// Enough for everything.
+    /// Enough for all operations.
     Enough,
-    /// Enough for deletes and decisions only: puts are refused, and the node does not join partitions.
+    /// Enough for deletes and decisions only: puts are refused, and the node does not join
+    /// partitions.
     Reserve,
     /// Barely enough for decisions.
     Exhausted,
@@ -160,11 +166,11 @@ pub enum DiskState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
-    /// Nothing received by this leader yet.
+    /// This leader has received nothing from the node yet.
     Unknown,
-    /// Live: both directions work.
+    /// The node is live: it sends and receives.
     Live,
-    /// Does not send, or does not receive.
+    /// The node does not send, or does not receive.
     Suspected,
 }
 
@@ -176,13 +182,14 @@ pub struct KeyspaceStatus {
     pub replication: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_set: Option<u8>,
-    /// Balancing by `migrate` or `hot`; `None`: partitions are placed by the ring.
+    /// How load is balanced: `migrate` or `hot`; `None`: the ring places partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balancing: Option<String>,
     pub replicas: usize,
     /// Number of partitions.
     pub partitions: usize,
-    /// Of these, partitions all of whose replicas are in both rings and acknowledged.
+    /// Number of partitions all of whose replicas are in both rings and have acknowledged the
+    /// epoch.
     #[serde(default)]
     pub ready: usize,
     pub unicast: Ipv4Addr,
@@ -197,40 +204,39 @@ pub struct KeyspaceStatus {
 /// A keyspace that is being dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedStatus {
-    /// Its id.
     pub id: u16,
-    /// Its name.
     pub name: String,
-    /// Whether no node answers gets or acknowledges puts of it any more.
+    /// Whether no node answers gets of the keyspace or acknowledges puts any more.
     pub quiet: bool,
-    /// Replicas of its partitions that are not discarded yet.
+    /// Number of replicas of its partitions that are not discarded yet.
     pub replicas: usize,
-    /// Nodes that hold them: live ones, then others.
+    /// Names of the nodes that hold these replicas: live ones, then others.
     pub waits_for: (Vec<String>, Vec<String>),
-    /// A switch that it also waits for, because it may still have tables with the keyspace.
+    /// A switch that the drop also waits for, because it may still have tables with the keyspace.
     pub switches: Option<String>,
 }
 
 /// Stored data and request rates, as nodes reported them in the last seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageStatus {
-    /// Number of partitions whose data are counted; the others are not in these numbers.
+    /// Number of partitions whose data are counted. The other partitions are not in these numbers.
     pub partitions: u64,
-    /// Keys with a value, without replicas. Expired keys count until they are deleted.
+    /// Number of keys with a value, without replicas. Expired keys count until they are deleted.
     pub keys: u64,
     /// Bytes of keys and values, without replicas.
     pub bytes: u64,
-    /// Keys that expire.
+    /// Number of keys that expire.
     #[serde(default)]
     pub expiring: u64,
-    /// Their mean expiry, in milliseconds since 1970; 0: no key expires.
+    /// Mean expiry time of these keys, in milliseconds since 1970; 0 if no key expires.
     #[serde(default)]
     pub expiry_ms: u64,
-    /// For how long at most these numbers have been inexact because of writes, in milliseconds; 0: they are exact.
+    /// Upper bound of the time, in milliseconds, for which writes have made these numbers inexact;
+    /// 0: they are exact.
     pub age_ms: u32,
-    /// Gets in a second, including retransmissions.
+    /// Gets per second, including retransmissions.
     pub gets_per_second: u64,
-    /// Updates in a second, including retransmissions.
+    /// Updates per second, including retransmissions.
     pub updates_per_second: u64,
 }
 
@@ -253,16 +259,16 @@ impl UsageStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionStatus {
     pub id: u32,
-    /// Id of its keyspace.
+    /// The id of its keyspace.
     pub keyspace: u16,
-    /// The smallest match value that it owns, 32 hexadecimal digits.
+    /// The smallest match value that the partition owns, 32 hexadecimal digits.
     pub first: String,
     /// The largest match value.
     pub last: String,
     pub epoch: u32,
     /// The primary, which orders its puts.
     pub primary: u16,
-    /// In a chain: the tail, which answers gets; the members are in the order of the chain.
+    /// In a chain: the tail, which answers gets. The members are in the order of the chain.
     #[serde(default)]
     pub tail: Option<u16>,
     pub state: PartitionState,
@@ -270,10 +276,10 @@ pub struct PartitionStatus {
     pub members: Vec<MemberStatus>,
     /// Originals that are not members, in the order of the ring.
     pub away: Vec<String>,
-    /// Recent gets in a second, if known.
+    /// Recent gets per second, if known.
     #[serde(default)]
     pub gets_per_second: Option<u64>,
-    /// Recent reads and updates in a second, as counted by switches, if known.
+    /// Recent reads and updates per second, as counted by switches, if known.
     #[serde(default)]
     pub asked_per_second: Option<(u64, u64)>,
 }
@@ -292,11 +298,11 @@ pub enum Health {
     Waiting,
     /// No original with all data is live.
     Unavailable,
-    /// Every original with all data came back with an empty storage.
+    /// The data are lost: every original with all data returned with an empty storage.
     Lost,
 }
 
-/// Partitions by [`Health`].
+/// Number of partitions by [`Health`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthCounts {
     pub whole: usize,
@@ -308,7 +314,7 @@ pub struct HealthCounts {
 }
 
 impl PartitionStatus {
-    /// The match values that it owns; `None`: the fields are invalid.
+    /// The match values that the partition owns; `None` if the fields are invalid.
     pub fn range(&self) -> Option<MatchRange> {
         let value = |text: &str| u128::from_str_radix(text, 16).ok();
         MatchRange::new(value(&self.first)?, value(&self.last)?).ok()
@@ -335,24 +341,25 @@ impl HealthCounts {
 /// A switch agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchStatus {
-    /// Its position in the configuration.
+    /// The switch's position in the configuration.
     pub id: u16,
-    /// Its name, if known.
+    /// The switch's name, if known.
     #[serde(default)]
     pub name: String,
-    /// Whether it is connected.
+    /// Whether the switch is connected.
     pub connected: bool,
-    /// Whether it has installed the newest tables, as far as is known.
+    /// Whether the switch has installed the newest tables, as far as is known.
     pub current: bool,
-    /// Why it refused them; the previous tables are in force there.
+    /// Why the switch refused the newest tables. Its previous tables are in force.
     pub error: Option<String>,
-    /// Entries of its newest tables. Neighbouring entries behind the same trunks are aggregated.
+    /// Number of entries in its newest tables. Neighbouring entries behind the same trunks are
+    /// aggregated.
     #[serde(default)]
     pub entries: usize,
     /// The trunks to other switches, by switch id.
     #[serde(default)]
     pub trunks: Vec<TrunkStatus>,
-    /// Nodes on ports that it does not have: its tables leave them out.
+    /// Nodes at ports that the switch does not have. Its tables leave them out.
     #[serde(default)]
     pub missing_ports: Vec<MissingPort>,
 }
@@ -360,12 +367,11 @@ pub struct SwitchStatus {
 /// A trunk of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrunkStatus {
-    /// The switch at its other end.
+    /// The id of the switch at the other end.
     pub to: u16,
     /// The name of that switch, if known.
     #[serde(default)]
     pub name: String,
-    /// Its state.
     pub state: TrunkState,
 }
 
@@ -373,25 +379,25 @@ pub struct TrunkStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrunkState {
-    /// It is in use.
+    /// The trunk is in use.
     Open,
-    /// Standby, for when another trunk fails.
+    /// The trunk is on standby for when another one fails.
     Closed,
-    /// One of its ends reports a dead port.
+    /// One end of the trunk reports a dead port.
     Dead,
 }
 
-/// Whether a partition works.
+/// Whether a partition answers requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionState {
-    /// Its epoch is in force.
+    /// The partition's epoch is in force.
     Active,
-    /// Waits until a removed member cannot answer gets any more (R6).
+    /// The partition waits until a removed member cannot answer gets any more (R6).
     Activating,
-    /// Waits for a consistent member to come back.
+    /// The partition waits for a consistent member to return.
     Waiting,
-    /// Every consistent member came back with an empty storage.
+    /// The data are lost: every consistent member returned with an empty storage.
     Lost,
 }
 
@@ -402,9 +408,9 @@ pub struct MemberStatus {
     pub name: String,
     pub state: MemberStatusState,
     pub standing: MemberStanding,
-    /// Replaces an absent original (R8).
+    /// Whether it replaces an absent original (R8).
     pub handoff: bool,
-    /// Has all data, and leaves when the originals have them.
+    /// Whether it is leaving: it has all data, and leaves when the originals have them.
     pub leaving: bool,
 }
 
@@ -412,9 +418,9 @@ pub struct MemberStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberStanding {
-    /// Announced; not every member has acknowledged it yet.
+    /// Announced as joining; not every member has acknowledged it yet.
     Joining,
-    /// Takes part in puts, and copies.
+    /// Takes part in puts, and copies data.
     Copying,
     /// Has all data; not yet in the unicast ring.
     Promoted,
@@ -422,24 +428,25 @@ pub enum MemberStanding {
     Serving,
 }
 
-/// The data of a member.
+/// What data a member has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberStatusState {
-    /// Takes part in puts, still copies.
+    /// It takes part in puts, but still copies data.
     Joining,
-    /// Has all data.
+    /// It has all data.
     Consistent,
 }
 
-/// Input that was ignored.
+/// Counts of input that was ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Datagrams that are not of the store.
+    /// Datagrams that do not belong to the store.
     pub malformed: u64,
-    /// Well-formed datagrams that are not for a metadata service.
+    /// Well-formed datagrams that a metadata service does not handle.
     pub foreign: u64,
-    /// Datagrams that name a node but do not come from its configured address, and replies of a switch that is not connected.
+    /// Datagrams that name a node but do not come from its configured address, and replies from a
+    /// switch that is not connected.
     pub forged: u64,
     /// Messages of a past process or about a past epoch.
     pub stale: u64,

@@ -8,15 +8,14 @@ use serde::{Deserialize, Serialize};
 /// A split or merge (R17).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReshapingStatus {
-    /// Id of their keyspace.
+    /// The id of the keyspace.
     pub keyspace: u16,
     /// The parents, in the order of their vnodes.
     pub parents: Vec<u32>,
     /// The children, once they have ids.
     pub children: Vec<u32>,
-    /// Its progress.
     pub phase: ReshapingPhase,
-    /// What it waits for, in words.
+    /// What the split or merge waits for.
     pub waits_for: String,
 }
 
@@ -24,12 +23,12 @@ pub struct ReshapingStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReshapingPhase {
-    /// Not begun, or broken off.
+    /// The request waits: it has not begun, or was broken off.
     Waiting,
-    /// The parents go on; their members form the children from their data.
+    /// The parents accept ops. Their members form the children from their data.
     Forming,
-    /// The parents accept no ops; open ones are decided.
+    /// The parents accept no new ops, and decide those that are open.
     Sealed,
-    /// The children exist; not all of their members have taken over.
+    /// The children exist, but not all of their members have taken over.
     Succeeding,
 }

@@ -14,7 +14,7 @@ use crate::state::{Forming, Gone, Partition, Reshaping};
 use crate::view::Observed;
 
 impl Metadata {
-    /// Pending requests in their order, then those whose children are not whole yet.
+    /// Pending requests in their order, then completed ones whose children are not whole yet.
     pub(super) fn reshapings(&self) -> Vec<ReshapingStatus> {
         let wishes = self.committed.reshapings.iter().map(|wish| self.wish_status(wish));
         let mut young = BTreeMap::<&[PartitionId], (Vec<PartitionId>, &Gone)>::new();
@@ -39,7 +39,7 @@ impl Metadata {
         let (phase, waits_for) = match forming {
             None => (ReshapingPhase::Waiting, self.obstacle(wish)),
             Some(Forming { sealed: false, .. }) => (ReshapingPhase::Forming, self.forming_waits_for(wish)),
-            Some(_) => (ReshapingPhase::Sealed, "what is open to be decided".into()),
+            Some(_) => (ReshapingPhase::Sealed, "open ops to be decided".into()),
         };
         let keyspace = parent.map_or(0, |parent| parent.keyspace.0);
         let (parents, children) = (numbers(&wish.parents), numbers(&children));
@@ -48,20 +48,20 @@ impl Metadata {
 
     fn obstacle(&self, wish: &Reshaping) -> String {
         let Some(obstacle) = reshaping::obstacle(&self.situation(), &self.committed, wish) else {
-            return "the next step to be written down".into();
+            return "the next step to be persisted".into();
         };
         match obstacle {
             Obstacle::NotWhole(id) => {
                 let why = self.committed.partition(id).and_then(|partition| self.unfinished(id, partition));
-                format!("partition {id}, {}", why.unwrap_or_else(|| "whose members are not settled".into()))
+                format!("partition {id}, {}", why.unwrap_or_else(|| "whose members are changing".into()))
             }
-            Obstacle::Moves(id) => format!("partition {id} to be where it is to be"),
-            Obstacle::Young(id) => format!("partition {id}, which has just taken another one's place"),
-            Obstacle::Full(id) => format!("room on the disks of partition {id}"),
-            Obstacle::BrokenOff => "a moment, after it was broken off".into(),
-            Obstacle::Apart => "both partitions to be at the same nodes".into(),
-            Obstacle::Others => "others that are under way".into(),
-            Obstacle::NoIds => "numbers for partitions, of which none are left".into(),
+            Obstacle::Moves(id) => format!("partition {id} to move to its target nodes"),
+            Obstacle::Young(id) => format!("partition {id}, whose own split or merge is not complete"),
+            Obstacle::Full(id) => format!("disk space on the nodes of partition {id}"),
+            Obstacle::BrokenOff => "a delay after it was broken off".into(),
+            Obstacle::Apart => "both partitions to have the same members".into(),
+            Obstacle::Others => "other splits and merges in progress".into(),
+            Obstacle::NoIds => "partition ids, which are exhausted".into(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Metadata {
             }
         }
         let done = members - left.len();
-        format!("{done} of {members} replicas have formed, to come: {}", left.join(", "))
+        format!("{done} of {members} replicas have formed the children; missing: {}", left.join(", "))
     }
 
     fn young_waits_for(&self, children: &[PartitionId]) -> String {
@@ -86,7 +86,7 @@ impl Metadata {
             let why = self.unfinished(*id, self.committed.partition(*id)?)?;
             Some(format!("partition {id}, {why}"))
         };
-        children.iter().find_map(unfinished).unwrap_or_else(|| "the next step to be written down".to_string())
+        children.iter().find_map(unfinished).unwrap_or_else(|| "the next step to be persisted".to_string())
     }
 
     /// A member of a child that has not taken over yet.

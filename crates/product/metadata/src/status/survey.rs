@@ -20,11 +20,12 @@ use crate::policy::Policy;
 use crate::state::{Dropped, Layout, Member, Node, Partition, Standing, Wish};
 use crate::view::{self, Observed};
 
-/// Start of the reason why a cluster is not ready if its state is an older copy, which needs an operator.
+/// Start of the reason why a cluster is not ready if its state is an older copy. An operator must
+/// resolve this.
 pub const OLDER_STATE: &str = "the metadata state is an older copy";
 
 impl Metadata {
-    /// The status of the cluster, at `now`.
+    /// The status of the cluster at the time of the last input.
     pub fn status(&self) -> Status {
         let why_not_ready = self.why_not_ready();
         let partitions = self.committed.partitions();
@@ -119,7 +120,7 @@ impl Metadata {
         of_it.filter(|(id, partition)| self.unfinished(*id, partition).is_none()).count()
     }
 
-    /// Replicas on nodes that are not members, and will not be members again.
+    /// Number of replicas on nodes that are not members, and will not become members again.
     fn leftovers(&self) -> usize {
         let is_left =
             |partition: &Partition| partition.left.iter().filter(|left| !partition.has(left.node)).count();
@@ -166,7 +167,7 @@ impl Metadata {
         self.situation().targets.of(id).unwrap_or(&partition.originals)
     }
 
-    /// Partitions that a node should hold and does not.
+    /// Number of partitions that a node should hold and does not hold.
     fn missing(&self, node: NodeId) -> usize {
         let lacks = |(id, partition): &(PartitionId, &Partition)| {
             let holds = partition.originals.contains(&node) && !partition.is_newcomer(node);
@@ -321,7 +322,7 @@ impl Metadata {
         if let Some(shown) = &self.observations.contradiction {
             let node = self.config.node(shown.node()).map_or("a node", |node| &node.name);
             return Some(format!(
-                "{OLDER_STATE}: {node} has been in epochs of partition {} that it does not know; stop the cluster and put back the \
+                "{OLDER_STATE}: {node} has been in epochs of partition {} that this state does not contain; stop the cluster and put back the \
                  newest metadata state, or begin with empty data directories and `nicekv restore` a backup",
                 shown.partition()
             ));
@@ -356,7 +357,7 @@ impl Metadata {
     pub(crate) fn unfinished(&self, id: PartitionId, partition: &Partition) -> Option<String> {
         let view = self.situation().view(id, partition);
         if view::is_lost(partition, &view) {
-            return Some("its data are lost, no member kept its storage".into());
+            return Some("its data are lost: no member kept its storage".into());
         }
         let is_spare = |member: &&Member| view.policy().is_chain && partition.is_spare(member);
         let holders = partition.holders().filter(|member| !is_spare(member));
@@ -371,7 +372,8 @@ impl Metadata {
         for member in &partition.members {
             match view.live(member.node) {
                 None => return Some(format!("{} is not live", member.node)),
-                // It may have come back without its disk; its data count when that is decided.
+                // The node may have returned without its storage. Its data count when that is
+                // decided.
                 Some(live) if live != member.process => {
                     return Some(format!("{} has been restarted", member.node));
                 }

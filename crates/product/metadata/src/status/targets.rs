@@ -1,4 +1,4 @@
-//! How the status of chunks comes from the persisted state and from what targets say.
+//! Builds the status of chunks from the persisted state and from what targets report.
 
 use alloc::vec::Vec;
 

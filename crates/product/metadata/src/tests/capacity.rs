@@ -1,4 +1,4 @@
-//! What a switch is said to carry is what the compiled tables of such a cluster take.
+//! The predicted capacity of a switch matches the size of the compiled tables.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::{Balancing, Config, Demand, NodeConfig, SwitchCapacity};
 
 const R: usize = 3;
 
-/// Nodes in a circle, each of which leads a partition of so many vnodes that the next ones hold, too.
+/// A ring of nodes, each of which leads a partition of one vnode. The next `replicas - 1` nodes
+/// also hold it.
 fn cluster(nodes: usize, replicas: usize, is_balanced: bool) -> (Config, State) {
     let mut config = config(1, 1);
     let mut state = State::new(&config);
@@ -45,7 +46,7 @@ fn cluster(nodes: usize, replicas: usize, is_balanced: bool) -> (Config, State) 
         state.add(partition);
     }
     let (observations, mut targets) = (Observations::new(&config, &state, 1, 0), Targets::default());
-    // What the ring says is another question, and a long one for so many.
+    // Targets by the ring are not needed here, and would take long to compute for so many nodes.
     let situation = Situation {
         config: &config,
         state: &state.clone(),
@@ -111,10 +112,15 @@ fn partitions_without_room_for_divisions_are_counted() {
     let (all, left_out) = divisions::entries(&config, &state, 20);
     assert_eq!((all.len(), left_out), (20, 0));
     let (some, left_out) = divisions::entries(&config, &state, 19);
-    assert_eq!((some.as_slice(), left_out), (&all[..18], 1), "a partition has all of its divisions, or none");
+    assert_eq!(
+        (some.as_slice(), left_out),
+        (&all[..18], 1),
+        "a partition gets all of its divisions, or none"
+    );
     let (none, left_out) = divisions::entries(&config, &state, 0);
     assert_eq!((none.len(), left_out), (0, 10));
-    // The most partitions of the most replicas are more than the table holds.
+    // The largest number of partitions with the largest number of replicas needs more divisions
+    // than the table has.
     let (config, state) = cluster(4096, 9, true);
     let tables = rules::compile(&config, &state);
     assert_eq!(tables.division.len(), 16384);

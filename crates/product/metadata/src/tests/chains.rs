@@ -1,4 +1,5 @@
-//! Spares of chains (C8): who stands in for an original that is away holds everything, and is a member like any other. Five nodes, three replicas.
+//! Spares of chains (C8): a node that replaces an absent original copies everything, and is then a
+//! member like any other. Five nodes, three replicas.
 
 use nicekv_proto::control::MemberRole;
 use nicekv_proto::placement::{KeyspaceSpec, Protocol};
@@ -31,7 +32,8 @@ fn is_spare_serving(partition: &Partition) -> bool {
         && last.standing == Standing::Serving
 }
 
-/// The node of this place dies, and another one that is to hold everything takes part instead; which.
+/// Kills the node at this place of the chain, and waits until a spare serves instead. Returns both
+/// nodes.
 fn replaced(cluster: &mut Cluster, place: usize) -> (NodeId, NodeId) {
     let away = order(cluster)[place];
     cluster.kill(away);
@@ -42,8 +44,8 @@ fn replaced(cluster: &mut Cluster, place: usize) -> (NodeId, NodeId) {
     let with_spare = partition(cluster, P0);
     let spare = with_spare.members[2];
     assert_eq!((with_spare.role(&spare), spare.handoff), (MemberRole::Newcomer, false));
-    assert!(with_spare.tail() != spare.node, "it holds nothing yet");
-    cluster.run_until(400, "it serves", |cluster| is_spare_serving(&partition(cluster, P0)));
+    assert!(with_spare.tail() != spare.node, "the spare has no data yet");
+    cluster.run_until(400, "the spare serves", |cluster| is_spare_serving(&partition(cluster, P0)));
     (away, spare.node)
 }
 
@@ -54,18 +56,18 @@ fn spare_joins_at_the_tail_and_leaves_when_the_original_has_copied() {
         let before = order(&cluster);
         let (away, spare) = replaced(&mut cluster, place);
         assert_eq!(partition(&cluster, P0).tail(), spare);
-        // Every epoch of a chain is in the tables (C5), and switches are waited for (C7).
+        // A chain's tables depend on its epoch (C5), and switches are waited for (C7).
         cluster.run(60);
         assert!(cluster.is_routed(P0, spare), "the tail answers the gets");
         let status = cluster.status().partitions.into_iter().find(|it| it.id == P0.0).unwrap();
         let shown = status.members.last().unwrap();
         assert_eq!((status.health, shown.handoff, shown.leaving), (Health::Covered, true, false));
         puts_go_on(&mut cluster);
-        assert!(!cluster.status().ready, "an original is away");
+        assert!(!cluster.status().ready, "an original is absent");
 
         cluster.start(away);
-        cluster.run_until(400, "both", |cluster| order(cluster).len() == 4);
-        assert_eq!(order(&cluster)[2..], [spare, away], "who comes last stands last");
+        cluster.run_until(400, "original and spare are members", |cluster| order(cluster).len() == 4);
+        assert_eq!(order(&cluster)[2..], [spare, away], "a joiner is last in the chain");
         cluster.run_until_ready(900);
         let mut after = before;
         after.retain(|node| *node != away);
@@ -101,7 +103,8 @@ fn complete_spare_may_lead_and_be_the_last_member() {
     puts_go_on(&mut cluster);
 }
 
-/// It comes back as another process, or with another disk: what it was to become is void, and another one is asked.
+/// A spare that returns as another process, or with another disk, is not a spare any more, and
+/// another node replaces it.
 #[test]
 fn dead_spare_is_replaced() {
     let mut cluster = ready();
@@ -114,7 +117,7 @@ fn dead_spare_is_replaced() {
     let spare = order(&cluster)[2];
     cluster.kill(spare);
     cluster.nodes.get_mut(&spare).unwrap().wipe();
-    cluster.run_until(800, "another one", |cluster| is_spare_serving(&partition(cluster, P0)));
+    cluster.run_until(800, "another spare serves", |cluster| is_spare_serving(&partition(cluster, P0)));
     assert_ne!(order(&cluster)[2], spare);
     for node in [spare, away] {
         cluster.start(node);

@@ -1,4 +1,4 @@
-//! Nodes that are added, drained and removed while puts go on.
+//! Nodes are added, drained and removed while puts continue.
 
 use nicekv_proto::placement::KeyspaceSpec;
 use nicekv_proto::{KeyspaceId, NodeId};
@@ -23,7 +23,8 @@ pub(super) fn remove(node: NodeId) -> Change {
     Change::Remove { name: format!("node-{}", node.0) }
 }
 
-/// A change is asked for again while a step is being persisted, as it is itself when this returns.
+/// Requests a change. Repeats the request while another step is being persisted, and waits until an
+/// accepted change is persisted.
 pub(super) fn change(cluster: &mut Cluster, change: &Change) -> Result<Plan, Refused> {
     for _ in 0..100 {
         match cluster.core().change(change) {
@@ -34,10 +35,10 @@ pub(super) fn change(cluster: &mut Cluster, change: &Change) -> Result<Plan, Ref
             }
         }
     }
-    panic!("a step is being persisted for ever");
+    panic!("the change was refused as busy for too long");
 }
 
-/// A fourth node that has started.
+/// A cluster of three nodes, and a fourth node that runs but has not been added.
 fn with_a_fourth() -> Cluster {
     let mut cluster = ready(3, 3);
     cluster.nodes.insert(NEW, Node::new(NEW.0, 0));
@@ -54,14 +55,14 @@ pub(super) fn refused(cluster: &mut Cluster, wanted: &Change, why: &str) {
     let nodes = |cluster: &Cluster| cluster.state().unwrap().nodes;
     let before = nodes(cluster);
     assert_eq!(change(cluster, wanted).unwrap_err().to_string(), why);
-    assert_eq!(nodes(cluster), before, "nothing has changed");
+    assert_eq!(nodes(cluster), before, "a refused change has no effect");
 }
 
 #[test]
 fn a_node_is_added_and_takes_its_share() {
     let mut cluster = with_a_fourth();
     cluster.run(100);
-    assert!(is_gone(&cluster, NEW), "nobody has asked for it");
+    assert!(is_gone(&cluster, NEW), "the node has not been added");
     let plan = cluster.core().plan(&add(NEW)).unwrap();
     let moving: usize = plan.moves.iter().map(|(_, _, count)| count).sum();
     assert!(plan.node == NEW.0 && plan.replicas == 12 && (1..=4).contains(&moving), "{plan:?}");
@@ -69,9 +70,9 @@ fn a_node_is_added_and_takes_its_share() {
     cluster.run_until(3000, "it has its share", is_settled);
     let held = partitions().filter(|id| is_member(&cluster, *id, NEW)).count();
     assert_eq!(held, moving);
-    assert!(partitions().all(|id| partition(&cluster, id).members.len() == 3), "who was replaced is gone");
+    assert!(partitions().all(|id| partition(&cluster, id).members.len() == 3), "replaced members are gone");
     puts_go_on(&mut cluster);
-    // A new leader knows it, though its configuration does not.
+    // A new leader knows the node, although its configuration does not have it.
     cluster.kill_metadata();
     cluster.start_metadata();
     cluster.run_until(1000, "ready again", is_settled);
@@ -116,7 +117,7 @@ fn a_dead_node_is_removed_and_forgotten() {
     let is_forgotten = |cluster: &Cluster| cluster.status().nodes.iter().all(|node| node.id != 2);
     cluster.run_until(3000, "forgotten", |cluster| is_settled(cluster) && is_forgotten(cluster));
     puts_go_on(&mut cluster);
-    // It comes back, and is a stranger.
+    // The node returns, and its messages are counted as forged.
     let forged = cluster.status().counters.forged;
     cluster.start(NodeId(2));
     cluster.run(500);

@@ -1,4 +1,4 @@
-//! What must hold after every event.
+//! Invariants that are checked after every event.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ pub(super) struct Checks {
 }
 
 fn decode(stored: Option<&[u8]>, config: &Config) -> State {
-    State::resume(config, stored.expect("nothing leaves before the first step is persisted")).unwrap()
+    State::resume(config, stored.expect("no message is sent before the first step is persisted")).unwrap()
 }
 
 impl Checks {
-    /// R13: what is sent is what is persisted, or older.
+    /// R13: a message contains nothing newer than the persisted state.
     pub(super) fn sent(&mut self, datagram: &Datagram<'_>, stored: Option<&[u8]>, config: &Config) {
         let state = decode(stored, config);
         match datagram {
@@ -41,7 +41,7 @@ impl Checks {
     fn sent_assign(&mut self, assign: &Assign, state: &State) {
         assert_eq!(assign.term, state.term());
         let Some(partition) = state.partition(assign.partition) else {
-            // Of a keyspace that is dropped, or split or merged.
+            // An assignment without members is for a partition that was dropped, split or merged.
             assert_eq!(Some(assign.epoch.0), state.newest_epoch(assign.partition), "not persisted");
             assert!(assign.members.is_empty());
             return;
@@ -56,7 +56,7 @@ impl Checks {
         let persisted = partition.members.iter();
         let persisted =
             persisted.map(|member| (member.node, member.standing.announced(), partition.role(member)));
-        assert!(sent.eq(persisted), "{assign:?} is not what is persisted");
+        assert!(sent.eq(persisted), "{assign:?} differs from the persisted state");
         let forming = partition.forming.as_ref();
         let children = forming.map_or(0, |forming| forming.children.len());
         let shape = (assign.children.len(), assign.sealed, assign.parents.len());
@@ -66,13 +66,13 @@ impl Checks {
         assert_eq!(*primary, assign.primary, "two primaries in one epoch");
     }
 
-    /// R13, and: the unicast ring names consistent members of the newest epoch only.
+    /// R13; and the unicast ring names only consistent members of the newest epoch.
     pub(super) fn sent_to_switch(&self, request: &ControlRequest, stored: Option<&[u8]>, config: &Config) {
         let state = decode(stored, config);
         let term = request.term();
         assert_eq!(term, state.term);
         let ControlRequest::Install { tables, .. } = request else { return };
-        tables.validate(&config.vrings()).expect("the tables are well-formed");
+        tables.validate(&config.vrings()).expect("the core sends valid tables");
         let consistent = |partition: u32, host: HostId| {
             let partition = state.partition(PartitionId(partition)).expect("a known partition");
             partition.member(NodeId(host.0)).is_some_and(|member| member.standing.is_consistent())
@@ -94,7 +94,10 @@ impl Checks {
                 *given_back.entry(new.primary).or_insert(0) += 1;
             }
         }
-        assert!(given_back.values().all(|count| *count == 1), "given back more than one at a time");
+        assert!(
+            given_back.values().all(|count| *count == 1),
+            "a node gets more than one partition back at a time"
+        );
     }
 
     pub(super) fn after_event(&mut self, cluster: &Cluster) {
@@ -105,10 +108,14 @@ impl Checks {
                     self.stale_checks += 1;
                     let value = node.value(partition);
                     assert_eq!(value, newest, "{id} serves a stale value of partition {partition}");
-                    // What it has a child of it answers as that.
+                    // For keys of a child that it holds, the node answers as a member of that
+                    // child.
                     let others = children(cluster, partition).filter(|id| !node.values.contains_key(id));
                     let gone_on: Vec<_> = others.filter(|child| has_gone_on(cluster, *child)).collect();
-                    assert!(gone_on.is_empty(), "{id} answers for {partition}, but {gone_on:?} has gone on");
+                    assert!(
+                        gone_on.is_empty(),
+                        "{id} answers for {partition}, but its children {gone_on:?} have newer puts"
+                    );
                 }
             }
         }
@@ -119,7 +126,8 @@ fn children(cluster: &Cluster, id: PartitionId) -> impl Iterator<Item = Partitio
     cluster.lineage.iter().filter(move |(_, parents)| parents.contains(&id)).map(|(child, _)| *child)
 }
 
-/// The last put that was acknowledged, of a partition or of those whose place it took.
+/// The last acknowledged put of a partition or, before its first one, of the partitions that it has
+/// replaced.
 fn newest(cluster: &Cluster, id: PartitionId) -> u64 {
     let of_parents = || cluster.lineage[&id].iter().map(|parent| newest(cluster, *parent)).max();
     cluster.acknowledged.get(&id).copied().or_else(of_parents).unwrap_or(0)
@@ -129,7 +137,8 @@ fn has_gone_on(cluster: &Cluster, id: PartitionId) -> bool {
     cluster.acknowledged.contains_key(&id) || children(cluster, id).any(|child| has_gone_on(cluster, child))
 }
 
-/// Whether a switch leads any get to the node that it takes for one of the partition: nodes look at keys.
+/// Whether a switch routes any get of the partition, or of a child, to the node. Nodes look at
+/// keys, so an entry of a child may lead here.
 fn is_led_to(cluster: &Cluster, id: PartitionId, node: NodeId) -> bool {
     cluster.is_routed(id, node) || children(cluster, id).any(|child| is_led_to(cluster, child, node))
 }
@@ -145,18 +154,21 @@ fn check_step(old: &Partition, new: &Partition) {
         };
         assert_eq!(roles(old), roles(new), "roles belong to the epoch");
     }
-    assert!(new.holders().any(|member| member.node == new.primary), "a handoff leads: {new:?}");
+    assert!(
+        new.holders().any(|member| member.node == new.primary),
+        "the primary does not have all data: {new:?}"
+    );
     let kept = new.holders().filter(|member| {
         old.member(member.node).is_some_and(|before| {
             before.standing.is_consistent() && before.process.storage == member.process.storage
         })
     });
-    assert!(kept.count() > 0, "the last consistent original was dropped: {old:?} to {new:?}");
+    assert!(kept.count() > 0, "no consistent member remains: {old:?} to {new:?}");
     let serves = |partition: &Partition, node| {
         partition.member(node).is_some_and(|member| member.standing.is_consistent())
     };
     let removed = old.members.iter().any(|member| serves(old, member.node) && !serves(new, member.node));
     assert!(!removed || !new.activated, "activated together with a removal: {old:?} to {new:?}");
     let recruited = new.handoffs().any(|member| old.member(member.node).is_none());
-    assert!(!removed || !recruited, "a handoff came with a removal: {old:?} to {new:?}");
+    assert!(!removed || !recruited, "a handoff joins together with a removal: {old:?} to {new:?}");
 }

@@ -1,7 +1,10 @@
-//! The world: it goes on in steps of a millisecond, and everything random in it comes from one seed.
+//! A simulated cluster: time advances in steps of a millisecond, and one seed determines everything
+//! random.
 //!
-//! Why it is not the simulator's: nodes are models here, to which copying takes no time, so that a test can say to the millisecond what the
-//! core is to decide; and every event is checked against what the core has persisted, which nobody outside of this crate sees.
+//! It differs from the simulator (`crates/verify/sim`) in two ways. Nodes are models to which
+//! copying takes no time, so that a test can say to the millisecond what the core must decide. And
+//! every event is checked against the state that the core has persisted, which is not visible
+//! outside of this crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,18 +22,18 @@ use crate::{
 };
 
 pub(super) const STEP_NS: u64 = 1_000_000;
-/// Delay of a datagram or of a control message, in steps.
+/// Longest delay of a datagram or of a control message, in steps.
 const DELAY_STEPS_MAX: u64 = 4;
-/// Time to persist, in steps.
+/// Longest time to persist a state, in steps.
 const PERSIST_STEPS_MAX: u64 = 12;
-/// Between two times that clients ask.
+/// Interval at which clients send gets, in steps.
 const ASKED_EVERY_STEPS: u64 = 50;
 pub(super) const PARTITIONS: u32 = 4;
 
 pub(super) struct Random(u64);
 
 impl Random {
-    /// 0 to `bound - 1` (splitmix64).
+    /// A random number from 0 to `bound - 1` (splitmix64).
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -51,7 +54,7 @@ enum Event {
 pub(super) struct Cluster {
     pub(super) config: Config,
     pub(super) core: Option<Metadata>,
-    /// Durable.
+    /// The persisted state.
     pub(super) stored: Option<Vec<u8>>,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) switches: BTreeMap<SwitchId, Switch>,
@@ -59,25 +62,26 @@ pub(super) struct Cluster {
     pub(super) random: Random,
     pub(super) now_ns: u64,
     pub(super) loss_percent: u64,
-    /// Nodes that the metadata does not hear, and that do not hear it.
+    /// Nodes whose messages do not reach the metadata service (`mute`), and nodes that its messages
+    /// do not reach (`deaf`).
     pub(super) mute: BTreeSet<NodeId>,
     pub(super) deaf: BTreeSet<NodeId>,
-    /// Pairs of nodes that cannot talk.
+    /// Pairs of nodes that cannot communicate with each other.
     pub(super) apart: BTreeSet<(NodeId, NodeId)>,
-    /// Partitions of the default keyspace that are or were, and those that each has come from.
+    /// All present and former partitions of the default keyspace, with their parents.
     pub(super) lineage: BTreeMap<PartitionId, Vec<PartitionId>>,
-    /// Whether nodes form what they are told to, and whether primaries come to an end.
+    /// Whether nodes form children as assigned, and whether primaries drain.
     pub(super) forms: bool,
     pub(super) drains: bool,
     /// The last acknowledged put, by partition.
     pub(super) acknowledged: BTreeMap<PartitionId, u64>,
     pub(super) puts: u64,
     pub(super) checks: super::checks::Checks,
-    /// Whether clients ask for everything, each time from elsewhere.
+    /// Whether clients send gets of all partitions, from changing addresses.
     pub(super) is_asked: bool,
 }
 
-/// The default one.
+/// The default keyspace.
 pub(super) fn keyspace(replicas: usize) -> KeyspaceSpec {
     let (id, rings) = (KeyspaceId::DEFAULT, RingsBase::Network);
     KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions: PARTITIONS, rings })
@@ -103,7 +107,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         switches: vec![SwitchId(0), SwitchId(1)],
         services: Vec::new(),
         topology: Default::default(),
-        // Asked of switches, or not: the same seeds are to be the same worlds.
+        // Counts are not read from switches, so that the same seed gives the same run in all tests.
         timing: Timing { count_interval: Duration::ZERO, ..Timing::default() },
         hot: HotSettings::default(),
     }
@@ -160,7 +164,7 @@ impl Cluster {
         self.core.as_ref().expect("the metadata service runs").status()
     }
 
-    /// What is persisted.
+    /// The persisted state.
     pub(super) fn state(&self) -> Option<State> {
         self.stored.as_ref().map(|bytes| State::resume(&self.config, bytes).expect("the core wrote it"))
     }
@@ -179,7 +183,7 @@ impl Cluster {
             switch.connected = false;
             switch.connection += 1;
         }
-        // Whether a step in flight made it to the disk, nobody knows.
+        // A step that is being persisted may have reached the disk or not.
         let durable = self.random.below(2) == 0;
         for (_, event) in self.events.extract_if(.., |(_, event)| matches!(event, Event::Persisted(..))) {
             if let Event::Persisted(_, bytes) = event
@@ -201,7 +205,7 @@ impl Cluster {
         }
     }
 
-    /// Every partition of the default keyspace that is or was.
+    /// All present and former partitions of the default keyspace.
     pub(super) fn ids(&self) -> Vec<PartitionId> {
         self.lineage.keys().copied().collect()
     }
@@ -239,7 +243,7 @@ impl Cluster {
         }
     }
 
-    /// The agent starts anew, without tables.
+    /// Restarts the switch's agent, without tables.
     pub(super) fn restart_switch(&mut self, id: SwitchId) {
         self.disconnect(id);
         let switch = self.switches.get_mut(&id).unwrap();
@@ -253,7 +257,7 @@ impl Cluster {
         }
     }
 
-    /// Runs until `done`, at most `steps`; returns the steps that it took.
+    /// Runs until `done`, and returns the number of steps. Panics after `steps` steps.
     #[track_caller]
     pub(super) fn run_until(&mut self, steps: u64, what: &str, done: impl Fn(&Cluster) -> bool) -> u64 {
         for step in 0..steps {
@@ -263,7 +267,7 @@ impl Cluster {
             self.step();
         }
         let why = self.core.as_ref().and_then(|core| core.status().why_not_ready);
-        panic!("not within {steps} ms: {what}; {why:?}\n{:#?}", self.state());
+        panic!("after {steps} ms still waiting for: {what}; {why:?}\n{:#?}", self.state());
     }
 
     #[track_caller]
@@ -278,7 +282,7 @@ impl Cluster {
         let due = self.events.extract_if(.., |(at_ns, _)| *at_ns <= now_ns).map(|(_, event)| event);
         let (streamed, mut datagrams): (Vec<_>, Vec<_>) =
             due.partition(|event| matches!(event, Event::ToSwitch(..) | Event::FromSwitch(..)));
-        // A stream keeps the order, datagrams do not.
+        // A stream delivers in order, datagrams may be reordered.
         for event in streamed {
             self.deliver(event);
             self.look();
@@ -369,7 +373,7 @@ impl Cluster {
                 }
             }
         }
-        // Batches have any length.
+        // Batches of input end at random times.
         if self.random.below(2) == 0 {
             self.poll_core();
         }
@@ -398,7 +402,7 @@ impl Cluster {
         self.core = Some(core);
     }
 
-    /// Whether a switch leads any get of the partition to the node.
+    /// Whether a switch routes any get of the partition to the node.
     pub(super) fn is_routed(&self, partition: PartitionId, node: NodeId) -> bool {
         self.switches.values().any(|switch| switch.routes(partition, node))
     }

@@ -1,4 +1,4 @@
-//! Rounds of garbage collection among chunks: names adopt them (P8).
+//! Rounds of garbage collection among chunks: how names adopt them (P8).
 
 use nicekv_proto::control::Assign;
 use nicekv_proto::{Duration, KeyspaceId, NodeId, PartitionId};
@@ -10,7 +10,7 @@ use crate::{ChunkInfo, KeyspaceChange, PartitionChange, Refused, TargetReport};
 
 const NAMES: KeyspaceId = KeyspaceId(16);
 
-/// Asks again while a step is being persisted.
+/// Repeats a request while another step is being persisted.
 fn begin<P>(
     cluster: &mut Cluster,
     mut ask: impl FnMut(&mut Cluster) -> Result<P, Refused>,
@@ -45,14 +45,15 @@ fn is_adopted(cluster: &Cluster) -> bool {
     told(cluster).is_some_and(|chunks| chunks.is_adopted)
 }
 
-/// What a node goes by, of every partition of names.
+/// The assignments that a node obeys, for all partitions of names.
 fn assigned(cluster: &Cluster, node: NodeId) -> impl Iterator<Item = (&PartitionId, &Assign)> {
     let running = cluster.nodes[&node].running.as_ref();
     let assigned = running.into_iter().flat_map(|running| &running.assigned);
     assigned.filter(|(_, assign)| assign.keyspace == NAMES && !assign.members.is_empty())
 }
 
-/// When names are said to have adopted a round, nobody can decide about stamps that it may collect: a primary of an older epoch lacks a member.
+/// Checks that once names are reported to have adopted a round, no primary can decide with stamps
+/// that the round may collect: a primary of an older epoch lacks a member.
 fn check(cluster: &Cluster) {
     let Some(chunks) = told(cluster).filter(|chunks| chunks.is_adopted) else { return };
     for node in cluster.node_ids() {
@@ -65,7 +66,7 @@ fn check(cluster: &Cluster) {
             let is_old = assign.stamp_min.0 + 1 < chunks.round;
             assert!(
                 !(may_decide && is_old),
-                "{node} decides about partition {id} by stamps from {:?} on",
+                "{node} decides about partition {id} with stamps from {:?} on",
                 assign.stamp_min
             );
         }
@@ -89,7 +90,7 @@ fn names_adopt_a_round_by_an_epoch() {
         })
     );
     assert_eq!(collect(&mut cluster), Ok(3));
-    cluster.run_until(50, "it is written down, and nobody has heard of it", |cluster| {
+    cluster.run_until(50, "the round is persisted, but not adopted", |cluster| {
         told(cluster).is_some_and(|chunks| (chunks.round, chunks.is_adopted) == (3, false))
     });
     cluster.run_until(500, "names have adopted the round", is_adopted);
@@ -98,7 +99,7 @@ fn names_adopt_a_round_by_an_epoch() {
     }));
     let node = cluster.node_ids()[0];
     assert!(assigned(&cluster, node).all(|(_, assign)| assign.stamp_min.0 == 2));
-    // Whoever is away is waited for no longer than for anything else.
+    // An absent node does not delay the adoption longer than other changes.
     cluster.kill(NodeId(2));
     assert_eq!(collect(&mut cluster), Ok(4));
     cluster.run_until(2000, "names have adopted the round", |cluster| {
@@ -127,7 +128,7 @@ fn targets_report_their_progress() {
     assert_eq!((status.round, status.held(), status.targets.len()), (2, (9, 9_000), 4));
     assert_eq!(status.unswept().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["node-3"]);
     cluster.kill(NodeId(3));
-    cluster.run_until(1000, "its node is known to be away", |cluster| {
+    cluster.run_until(1000, "the target's node is not live", |cluster| {
         cluster.status().chunks.is_some_and(|chunks| chunks.unswept().count() == 0)
     });
 }

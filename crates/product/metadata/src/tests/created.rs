@@ -1,4 +1,4 @@
-//! Keyspaces that are created and dropped while the cluster serves (R16).
+//! Keyspaces are created and dropped in a running cluster (R16).
 
 use nicekv_proto::{KeyspaceId, NodeId};
 
@@ -14,7 +14,8 @@ fn dropped(name: &str) -> KeyspaceChange {
     KeyspaceChange::Drop { name: name.into() }
 }
 
-/// A change is asked for again while a step is being persisted, as it is itself when this returns.
+/// Requests a change. Repeats the request while another step is being persisted, and waits until an
+/// accepted change is persisted.
 fn change(cluster: &mut Cluster, wanted: &KeyspaceChange) -> Result<KeyspacePlan, Refused> {
     for _ in 0..100 {
         match cluster.core().change_keyspace(wanted) {
@@ -25,7 +26,7 @@ fn change(cluster: &mut Cluster, wanted: &KeyspaceChange) -> Result<KeyspacePlan
             }
         }
     }
-    panic!("a step is being persisted for ever");
+    panic!("the change was refused as busy for too long");
 }
 
 fn names(cluster: &Cluster) -> Vec<String> {
@@ -35,7 +36,7 @@ fn names(cluster: &Cluster) -> Vec<String> {
 fn refused(cluster: &mut Cluster, wanted: &KeyspaceChange, why: &str) {
     let before = cluster.state().unwrap().keyspaces;
     assert_eq!(change(cluster, wanted).unwrap_err().to_string(), why);
-    assert_eq!(cluster.state().unwrap().keyspaces, before, "nothing has changed");
+    assert_eq!(cluster.state().unwrap().keyspaces, before, "a refused change has no effect");
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn a_keyspace_is_created_survives_a_restart_and_is_dropped() {
     cluster.run_until_ready(3000);
     assert_eq!(names(&cluster), ["default", "carts"]);
     puts_go_on(&mut cluster);
-    // The configuration does not know it.
+    // The configuration of the new leader does not have the keyspace.
     cluster.kill_metadata();
     cluster.start_metadata();
     cluster.run_until_ready(3000);
@@ -63,7 +64,7 @@ fn a_keyspace_is_created_survives_a_restart_and_is_dropped() {
     };
     assert!(is_routed(10) && !is_routed(60));
     puts_go_on(&mut cluster);
-    // Another one has its rings, and not its number.
+    // A new keyspace gets the rings of the dropped one, but not its id.
     assert_eq!(change(&mut cluster, &create("carts")).unwrap().id, 17);
     assert!(
         cluster
@@ -95,7 +96,7 @@ fn names_of_objects_bring_groups_of_targets_which_stay() {
     assert_eq!(told.keyspace(16).unwrap().chunks.as_deref(), Some("multicast"));
     let group = (nicekv_switch::Prefix::new([10, 64, 0, 0], 20), 4);
     assert_eq!(masked(&cluster), vec![group; cluster.switches.len()]);
-    // A second one shares them, and none ends with its keyspace.
+    // A second keyspace shares the groups, and the groups stay when a keyspace is dropped.
     change(&mut cluster, &create("others=partitions=4,chunks=unicast")).unwrap();
     change(&mut cluster, &dropped("objects")).unwrap();
     cluster.kill_metadata();
@@ -130,7 +131,7 @@ fn drop_waits_for_nodes_that_may_hold_data() {
     let status = cluster.status();
     let carts = &status.dropped[0];
     assert!(carts.quiet && carts.waits_for == (vec![], vec!["node-2".into()]), "{carts:?}");
-    // Its rings are its own until then.
+    // Until then the dropped keyspace keeps its rings.
     change(&mut cluster, &create("next=replicas=3,partitions=1")).unwrap_err();
     cluster.start(away);
     cluster.run_until(3000, "nobody holds it", |cluster| cluster.status().dropped.is_empty());

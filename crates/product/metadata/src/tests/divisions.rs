@@ -1,4 +1,5 @@
-//! Gets are divided among replicas by their sources (NICE §4.5), anew when replicas come and go and when load shifts.
+//! Gets are divided among replicas by source (NICE §4.5). Divisions change when replicas come and
+//! go and when load shifts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::scenarios::{is_gone, partition};
 use crate::SwitchId;
 
 const HOT: PartitionId = PartitionId(2);
-/// Milliseconds.
+/// The interval of changes by load, in milliseconds.
 const INTERVAL: u64 = 300;
 
 fn ready() -> Cluster {
@@ -25,18 +26,22 @@ fn ready() -> Cluster {
     cluster
 }
 
-/// Where a switch sends a get from a client.
+/// The node to which a switch routes a client's get.
 fn asked(cluster: &Cluster, id: PartitionId, client: u8) -> NodeId {
     let tables = cluster.switches[&SwitchId(0)].tables.as_ref().expect("the switch is filled");
     let claims = tables.division.iter().filter(|entry| entry.partition == id.0);
     let claims = claims.filter(|entry| entry.source.contains([10, 20, 2, client]));
-    let unicast = tables.unicast.iter().find(|entry| entry.partition == id.0).expect("every one has one");
+    let unicast = tables
+        .unicast
+        .iter()
+        .find(|entry| entry.partition == id.0)
+        .expect("every partition has a unicast entry");
     let HostId(host) =
         claims.max_by_key(|entry| entry.source.length).map_or(unicast.host, |entry| entry.host);
     NodeId(host)
 }
 
-/// Each client asks so often, and the nodes that are asked tell of it.
+/// Reports gets: each client sends the given number, and the nodes that receive them report them.
 pub(super) fn ask(cluster: &mut Cluster, id: PartitionId, clients: &[(u8, u32)]) {
     let mut told: BTreeMap<NodeId, Vec<SourceGets>> = BTreeMap::new();
     for &(client, gets) in clients {
@@ -54,7 +59,7 @@ pub(super) fn ask(cluster: &mut Cluster, id: PartitionId, clients: &[(u8, u32)])
     }
 }
 
-/// For so many milliseconds, every fifty of them.
+/// Reports the same gets every 50 ms for this time.
 fn keep_asking(cluster: &mut Cluster, milliseconds: u64, id: PartitionId, clients: &[(u8, u32)]) {
     for _ in 0..milliseconds / 50 {
         ask(cluster, id, clients);
@@ -62,7 +67,7 @@ fn keep_asking(cluster: &mut Cluster, milliseconds: u64, id: PartitionId, client
     }
 }
 
-/// Gets by node, if all clients ask once more.
+/// Number of gets that each node would receive if all clients sent theirs once more.
 fn shares(cluster: &Cluster, id: PartitionId, clients: &[(u8, u32)]) -> BTreeMap<NodeId, u32> {
     let mut shares = BTreeMap::new();
     for (client, gets) in clients {
@@ -86,14 +91,14 @@ fn assert_equal_shares(cluster: &Cluster, clients: &[(u8, u32)]) {
 #[test]
 fn three_clients_of_a_hot_object_are_served_in_equal_shares_by_three_replicas() {
     let mut cluster = ready();
-    // Neighbours: without load they are in one part.
+    // Neighbouring addresses: without load they are in one part.
     let clients = [(1, 100), (2, 100), (3, 100)];
     assert_eq!(shares(&cluster, HOT, &clients).len(), 1);
     keep_asking(&mut cluster, 2 * INTERVAL, HOT, &clients);
     assert_equal_shares(&cluster, &clients);
     let tables = cluster.switches[&SwitchId(0)].tables.clone().unwrap();
     let entries = tables.division.iter().filter(|entry| entry.partition == HOT.0).count();
-    assert_eq!(entries, 2, "and one in each ring: R + 1");
+    assert_eq!(entries, 2, "two divisions, and one entry in each ring: R + 1");
     let balancing = cluster.status().balancing.unwrap();
     assert_eq!((balancing.divided, balancing.left_out, balancing.entries_per_partition), (4, 0, 4));
     assert_eq!((balancing.sources, balancing.divided_by_load), (3, 1));
@@ -106,11 +111,11 @@ fn shifted_load_changes_divisions_and_small_changes_do_not() {
     let before = generation(&cluster);
     keep_asking(&mut cluster, 4 * INTERVAL, HOT, &[(1, 104), (2, 98), (3, 100)]);
     assert_eq!(generation(&cluster), before, "a few percent are noise");
-    // Others ask, all of them from where one asked before.
+    // Other clients send gets, all of them from a range where one client did before.
     let others = [(64, 90), (65, 30), (66, 30), (67, 30), (72, 90)];
     keep_asking(&mut cluster, 6 * INTERVAL, HOT, &others);
     assert_equal_shares(&cluster, &others);
-    assert!(generation(&cluster) <= before + 6, "once an interval at most");
+    assert!(generation(&cluster) <= before + 6, "at most one change per interval");
     let settled = generation(&cluster);
     keep_asking(&mut cluster, 4 * INTERVAL, HOT, &others);
     assert_eq!(generation(&cluster), settled);
@@ -120,7 +125,7 @@ fn shifted_load_changes_divisions_and_small_changes_do_not() {
 fn few_gets_change_no_divisions() {
     let mut cluster = ready();
     let before = generation(&cluster);
-    // 96 gets in two intervals.
+    // Only 96 gets in two intervals.
     for _ in 0..4 {
         ask(&mut cluster, HOT, &[(1, 16), (2, 16), (3, 16)]);
         cluster.run(INTERVAL);
@@ -139,7 +144,7 @@ fn divisions_follow_the_serving_members() {
     cluster.run(300);
     let state = partition(&cluster, HOT);
     assert!(!state.divisions.among.contains(&secondary), "{state:?}");
-    assert_eq!(state.divisions.among.len(), 3, "the handoff answers, too");
+    assert_eq!(state.divisions.among.len(), 3, "the handoff answers gets, too");
     cluster.start(secondary);
     cluster.run_until_ready(2000);
     cluster.run(20);
@@ -184,12 +189,12 @@ fn repeated_and_outdated_reports_are_ignored() {
     assert_eq!(loads.of(HOT, clients).inside, [(0x0a14_0201, 10)]);
     assert_eq!((loads.of(PartitionId(99), clients).total(), loads.known()), (0, 1));
     assert_eq!(cluster.status().counters.stale, 1);
-    // Half as much with each interval, and then nothing.
+    // The load is halved with each interval, and disappears in the end.
     cluster.run(6 * INTERVAL);
     assert_eq!(cluster.core().observations.loads.known(), 0);
 }
 
-/// Load of its own for every partition, that shifts; for worlds in which much else happens.
+/// Reports changing loads for every partition, in tests with many other events.
 pub(super) fn ask_everything(cluster: &mut Cluster) {
     if cluster.switches[&SwitchId(0)].tables.is_none() {
         return;

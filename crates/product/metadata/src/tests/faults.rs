@@ -1,4 +1,4 @@
-//! Random faults, then healing: nothing stale was ever served, and the cluster becomes ready.
+//! Random faults, then healing: no stale value is ever served, and the cluster becomes ready again.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use nicekv_proto::Duration;
 use super::cluster::{Cluster, config, pair};
 use crate::SwitchId;
 
-/// One fault, or its end.
+/// Begins or ends a random fault.
 pub(super) fn disturb(cluster: &mut Cluster) {
     let ids = cluster.node_ids();
     let id = ids[cluster.random.below(ids.len() as u64) as usize];
@@ -16,7 +16,7 @@ pub(super) fn disturb(cluster: &mut Cluster) {
     match cluster.random.below(18) {
         0 | 1 => cluster.kill(id),
         2..=4 if cluster.nodes[&id].running.is_none() => cluster.start(id),
-        // A restart faster than the suspicion.
+        // A restart that is faster than the suspicion.
         2 => cluster.start(id),
         5 => drop(cluster.mute.insert(id)),
         6 => drop(cluster.deaf.insert(id)),
@@ -43,8 +43,8 @@ pub(super) fn disturb(cluster: &mut Cluster) {
     }
 }
 
-/// A disk is lost only while everything else is well, and the metadata service has noticed the loss before: more at once loses
-/// data, in any system.
+/// Whether a disk may be lost: everything else must be well, and the metadata service must have
+/// noticed earlier losses. More losses at once would lose data in any system.
 fn may_wipe(cluster: &Cluster) -> bool {
     let Some(core) = cluster.core.as_ref().filter(|core| core.status().ready) else { return false };
     cluster.nodes.iter().all(|(id, node)| {
@@ -77,20 +77,20 @@ fn survive(seed: u64, nodes: u16, replicas: usize) {
     cluster.is_asked = true;
     cluster.run_until_ready(1000);
     cluster.run(100);
-    assert!(cluster.checks.stale_checks > 100, "the check for stale values is at work");
+    assert!(cluster.checks.stale_checks > 100, "the check for stale values ran");
     for _ in 0..40 {
         disturb(&mut cluster);
         let pause = 1 + cluster.random.below(250);
         cluster.run(pause);
     }
     heal(&mut cluster);
-    // A restart of a moment ago is noticed.
+    // Time to notice a recent restart.
     cluster.run(200);
-    // Back in after an expulsion, at worst, and copied.
+    // In the worst case an expelled node must return and copy.
     cluster.run_until_ready(4000);
     let puts = cluster.puts;
     cluster.run(50);
-    assert!(cluster.puts >= puts + 100, "every partition takes puts again");
+    assert!(cluster.puts >= puts + 100, "every partition accepts puts again");
 }
 
 proptest! {

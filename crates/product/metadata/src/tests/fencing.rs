@@ -1,4 +1,5 @@
-//! A leader that is paused, and wakes up when another one leads (docs/FAULTS.md rows 20 and 24; R12, R13).
+//! A leader is paused, and continues while another one leads (docs/FAULTS.md rows 20 and 24; R12,
+//! R13).
 
 use nicekv_proto::control::{DiskSpace, Heartbeat, HeartbeatReply};
 use nicekv_proto::{Datagram, Duration, NodeId, Now, PartitionId};
@@ -9,7 +10,8 @@ use crate::{Metadata, StorageRequest};
 
 const NODE: NodeId = NodeId(1);
 
-/// Everything that the leader says at `now`, after a heartbeat of a live node.
+/// Everything that the leader sends at `now` after a heartbeat of a live node: heartbeat replies,
+/// and the number of other messages.
 fn says(core: &mut Metadata, cluster: &Cluster, now: Now) -> (Vec<HeartbeatReply>, usize) {
     let process = cluster.nodes[&NODE].running.as_ref().unwrap().process;
     let (incarnation, storage, sent_ns) = (process.incarnation, process.storage, now.boot_ns);
@@ -49,19 +51,20 @@ fn leader_is_silent_beyond_its_own_lease() {
     let (replies, _) = says(&mut leader, &cluster, now);
     assert!(replies.len() == 1 && replies[0].lease_ns > 0, "{replies:?}");
 
-    // Paused; the time is looked at before anything is said.
+    // The leader was paused. It checks the time before it sends anything.
     let late = now.after(Duration::from_millis(100));
     let late = Now { boot_ns: late, unix_ms: 0 };
     leader.handle_deadline(late);
     assert_eq!(says(&mut leader, &cluster, late), (Vec::new(), 0));
     assert_eq!(leader.status().why_not_ready.as_deref(), Some("another metadata service may lead"));
 
-    // Nobody else came.
+    // No other instance has taken the lease, so it is renewed.
     leader.handle_leadership(late, late.boot_ns + 100_000_000);
     assert_eq!(says(&mut leader, &cluster, late).0.len(), 1);
 }
 
-/// What an old leader would do next is a successor of a state that another one has replaced: its compare-and-swap fails.
+/// The next step of an old leader follows a state that another leader has replaced, so its
+/// compare-and-swap fails.
 #[test]
 fn steps_of_two_leaders_exclude_each_other() {
     let mut cluster = Cluster::new(config(3, 3), 1);
@@ -72,7 +75,7 @@ fn steps_of_two_leaders_exclude_each_other() {
     cluster.run(30);
     let stored = crate::persisted_version(cluster.stored.as_deref().unwrap()).unwrap();
 
-    // It was paused for as long, hears one node only, and takes the others for dead.
+    // The old leader was paused. Then it receives from only one node, and suspects the others.
     let mut now = Now { boot_ns: cluster.now_ns, unix_ms: 0 };
     let mut proposed = None;
     for step in 0..200 {
@@ -88,19 +91,20 @@ fn steps_of_two_leaders_exclude_each_other() {
         proposed = proposed.or(old.poll_storage());
     }
     let Some(StorageRequest::Persist { version, bytes }) = proposed else {
-        panic!("it has ideas of its own")
+        panic!("the old leader has proposed no step")
     };
     assert!(version <= stored, "version {version} would follow the stored {stored}");
     let stale = crate::state::State::resume(&cluster.config, &bytes).unwrap();
-    assert!(stale.partition(PartitionId(0)).unwrap().epoch > 1, "a removal");
-    // Nothing of it was said, and a switch that has seen the newer term takes nothing of what it says again.
+    assert!(stale.partition(PartitionId(0)).unwrap().epoch > 1, "the step removes a member");
+    // It has sent nothing about this step, and a switch that has obeyed the newer term refuses the
+    // requests that it repeats.
     while let Some((id, request)) = old.poll_switch() {
         let reply = cluster.switches.get_mut(&id).unwrap().handle(request);
         assert!(matches!(reply, nicekv_switch::control::ControlReply::Refused { .. }), "{reply:?}");
     }
 }
 
-/// The answer of the one node that still answers the old leader, if it is asked.
+/// The reply of the one node that still answers the old leader, if the leader probes it.
 fn probe_reply(old: &mut Metadata, cluster: &Cluster, now: Now) -> Option<Vec<u8>> {
     let incarnation = cluster.nodes[&NODE].running.as_ref()?.process.incarnation;
     let (mut bytes, mut reply) = (Vec::new(), None);

@@ -1,4 +1,5 @@
-//! Datagrams that say that they are from a node and are not, and answers of switches that are not there.
+//! Datagrams that claim to be from a node and are not, and replies from switches that are not
+//! connected.
 
 use nicekv_proto::control::{AssignAck, DiskSpace, Heartbeat, Probe, ProbeReply, Report, ReportKind};
 use nicekv_proto::{Epoch, NodeId, Now, PartitionId, Term};
@@ -9,11 +10,12 @@ use super::node::{address, encode};
 use super::scenarios::{partition, ready};
 use crate::SwitchId;
 
-/// It is forged that this one is meant.
+/// The node that forged datagrams name as their sender.
 const NAMED: NodeId = NodeId(1);
 const PARTITION: PartitionId = PartitionId(0);
 
-/// Everything that a node says and that could do harm, from a node that knows all that can be known.
+/// All harmful datagrams that a node could send, forged by a sender that knows everything there is
+/// to know.
 fn forgeries(cluster: &Cluster) -> Vec<Vec<u8>> {
     let (partition, node) = (PARTITION, NAMED);
     let process = cluster.nodes[&NAMED].running.as_ref().unwrap().process;
@@ -53,7 +55,7 @@ fn forgeries(cluster: &Cluster) -> Vec<Vec<u8>> {
 #[test]
 fn datagram_from_a_wrong_address_is_ignored() {
     let mut cluster = ready(3, 3);
-    // What is remembered of storages is persisted after a while.
+    // Lets the durable log positions of storages be persisted first.
     cluster.run(1000);
     let stored = cluster.stored.clone();
     let forgeries = forgeries(&cluster);
@@ -69,7 +71,7 @@ fn datagram_from_a_wrong_address_is_ignored() {
     }
     let status = cluster.status();
     assert!(status.ready, "{:?}", status.why_not_ready);
-    assert_eq!(cluster.stored, stored, "nothing was decided");
+    assert_eq!(cluster.stored, stored, "no decision was made");
     assert_eq!(status.counters.forged, 100 * 3 * forgeries.len() as u64);
 }
 
@@ -82,7 +84,8 @@ fn messages_of_other_roles_are_counted_as_foreign() {
     assert_eq!(cluster.status().counters.foreign, 1);
 }
 
-/// R6: a switch that cannot have answered has not acknowledged that a removed member is out of its tables.
+/// R6: a reply from a switch that is not connected does not count as an acknowledgement that a
+/// removed member is out of its tables.
 #[test]
 fn a_switch_that_is_not_connected_acknowledges_nothing() {
     let mut cluster = ready(3, 3);
@@ -91,7 +94,7 @@ fn a_switch_that_is_not_connected_acknowledges_nothing() {
     let term = cluster.status().term;
     let removed = partition(&cluster, PARTITION).members.iter().map(|member| member.node).max().unwrap();
     cluster.kill(removed);
-    // Removed, and the lease may last.
+    // The member is removed, but its lease may not have ended.
     cluster.run_until(1000, "removed", |cluster| partition(cluster, PARTITION).member(removed).is_none());
     let generation = cluster.switches[&SwitchId(0)].tables.as_ref().unwrap().generation;
     let now = Now { boot_ns: cluster.now_ns, unix_ms: 0 };

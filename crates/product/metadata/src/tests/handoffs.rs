@@ -1,4 +1,5 @@
-//! Who stands in for whom, and who leads: the originals of a partition come and go. Five nodes, three replicas.
+//! Handoffs join and leave, and primaries change, when the originals of a partition come and go.
+//! Five nodes, three replicas.
 
 use nicekv_proto::{Duration, NodeId, PartitionId};
 
@@ -49,17 +50,17 @@ fn handoff_joins_for_an_absent_original_and_leaves_when_it_returns() {
         .run_until(300, "it serves", |cluster| touched.iter().all(|id| serving_handoffs(cluster, *id) == 1));
     let stand_in = handoffs(&partition(&cluster, P0))[0];
     cluster.run(10);
-    assert!(cluster.is_routed(P0, stand_in), "it shares the gets");
+    assert!(cluster.is_routed(P0, stand_in), "the handoff gets a part of the gets");
     puts_go_on(&mut cluster);
     let loads = cluster
         .node_ids()
         .into_iter()
         .map(|node| touched.iter().filter(|id| handoffs(&partition(&cluster, **id)).contains(&node)).count());
-    assert!(loads.max().unwrap() < touched.len().max(2), "the work is shared");
+    assert!(loads.max().unwrap() < touched.len().max(2), "handoffs are spread over the nodes");
 
     cluster.start(away);
     cluster.run_until(300, "both", |cluster| is_member(cluster, P0, away));
-    assert!(is_member(&cluster, P0, stand_in), "it stays until the original serves");
+    assert!(is_member(&cluster, P0, stand_in), "the handoff stays until the original serves");
     cluster.run_until_ready(600);
     assert!(!is_member(&cluster, P0, stand_in) && !cluster.is_routed(P0, stand_in));
     puts_go_on(&mut cluster);
@@ -74,7 +75,7 @@ fn original_that_returns_in_time_gets_no_handoff() {
     cluster.run(100);
     cluster.start(away);
     cluster.run_until_ready(600);
-    assert!(epochs(&cluster).iter().all(|epoch| *epoch <= 4), "removed, joined, consistent");
+    assert!(epochs(&cluster).iter().all(|epoch| *epoch <= 4), "three epochs: removed, joined, consistent");
 }
 
 #[test]
@@ -92,7 +93,10 @@ fn two_failures_get_two_handoffs_at_once_and_one_original_is_enough() {
     cluster.kill(b);
     cluster.run_until(400, "removed", |cluster| is_gone(cluster, b));
     cluster.run(100);
-    assert!(handoffs(&partition(&cluster, P0)).is_empty(), "two of three take puts: no hurry");
+    assert!(
+        handoffs(&partition(&cluster, P0)).is_empty(),
+        "two of three members accept puts, so the delay applies"
+    );
     cluster.kill(c);
     let took = cluster.run_until(500, "handoffs", |cluster| handoffs(&partition(cluster, P0)).len() == 2);
     assert!(took < 220, "{took} ms");
@@ -100,9 +104,9 @@ fn two_failures_get_two_handoffs_at_once_and_one_original_is_enough() {
     cluster.run(10);
     let before = cluster.acknowledged[&P0];
     cluster.run(20);
-    assert!(cluster.acknowledged[&P0] > before, "puts go on with one original and two handoffs");
+    assert!(cluster.acknowledged[&P0] > before, "puts continue with one original and two handoffs");
 
-    // Nor does the death of the last original make a handoff lead.
+    // A handoff does not become the primary even if the last original dies.
     cluster.kill(last);
     cluster.run(1000);
     let stuck = partition(&cluster, P0);
@@ -127,7 +131,7 @@ fn dead_handoff_is_removed_and_replaced() {
     let first = handoffs(&partition(&cluster, P0))[0];
     cluster.kill(first);
     cluster.run_until(400, "removed", |cluster| !is_member(cluster, P0, first));
-    assert!(handoffs(&partition(&cluster, P0)).is_empty(), "a removal adds nobody");
+    assert!(handoffs(&partition(&cluster, P0)).is_empty(), "a removal adds no handoff");
     cluster.run_until(300, "replaced", |cluster| serving_handoffs(cluster, P0) == 1);
     assert_ne!(handoffs(&partition(&cluster, P0)), [first]);
     puts_go_on(&mut cluster);
@@ -160,7 +164,10 @@ fn partitions_are_given_back_to_their_first_original() {
     cluster.start(first);
     cluster.run_until_ready(900);
     cluster.run(450);
-    assert!(led.iter().all(|id| partition(&cluster, *id).primary != first), "not at once");
+    assert!(
+        led.iter().all(|id| partition(&cluster, *id).primary != first),
+        "leadership is not given back at once"
+    );
     let before: Vec<_> = led.iter().map(|id| partition(&cluster, *id)).collect();
     cluster.run_until(500, "it leads again", |cluster| {
         led.iter().all(|id| partition(cluster, *id).primary == first)

@@ -1,5 +1,6 @@
-//! Hot keys with the reference switch: what is asked often has an entry soon, and none when it is not; entries follow their keys' primaries, and outlive nothing that
-//! they should not.
+//! Hot keys with the reference switch. A key that is requested often soon gets an entry, and loses
+//! it when it is not. Entries follow the primaries of their keys, and are removed when their reason
+//! is gone.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::cluster::{Cluster, config};
 use crate::state::Partition;
 use crate::{Config, HotSettings, HotStatus, KeyspaceChange, Refused, SwitchId};
 
-/// A period, in steps of a millisecond.
+/// The length of a period, in steps of a millisecond.
 const PERIOD: u64 = 100;
 const SWITCH: SwitchId = SwitchId(0);
 const KEYSPACE: KeyspaceId = KeyspaceId::DEFAULT;
@@ -31,7 +32,7 @@ fn hot_config() -> Config {
 fn ready() -> Cluster {
     let mut cluster = Cluster::new(hot_config(), 7);
     cluster.run_until_ready(3_000);
-    // The first reading is what later ones are compared with.
+    // The first reading is the baseline of later ones.
     cluster.run(PERIOD);
     cluster
 }
@@ -44,7 +45,7 @@ fn vring(cluster: &Cluster, digest: &KeyDigest) -> SocketAddrV4 {
     cluster.config.keyspaces[0].vrings(cluster.config.port).unicast_address(digest)
 }
 
-/// The partition of a key, and who leads it.
+/// The partition of a key, and its primary.
 fn partition_of(cluster: &Cluster, number: u16) -> (PartitionId, NodeId) {
     let state = cluster.state().unwrap();
     let has_it = |partition: &Partition| partition.range.contains(digest(number).match_value());
@@ -52,7 +53,7 @@ fn partition_of(cluster: &Cluster, number: u16) -> (PartitionId, NodeId) {
     (id, partition.primary)
 }
 
-/// For some time clients ask for these keys: how often in a millisecond.
+/// Clients send gets of these keys for some time; each key has a number of gets per millisecond.
 fn keep_asking(cluster: &mut Cluster, steps: u64, asked: &[(u16, u64)]) {
     for _ in 0..steps {
         for (number, times) in asked {
@@ -73,14 +74,14 @@ fn told(cluster: &Cluster) -> HotStatus {
     cluster.status().hot.expect("a keyspace has hot keys")
 }
 
-/// What the primary of the key's partition has been told: instance and holders.
+/// The last announcement to the primary of the key's partition: instance and number of holders.
 fn assigned(cluster: &Cluster, number: u16) -> Option<(u64, usize)> {
     let (_, primary) = partition_of(cluster, number);
     let node = cluster.nodes[&primary].running.as_ref()?;
     node.hot.get(&digest(number)).map(|(instance, holders, _)| (*instance, *holders))
 }
 
-/// Whether it was told that the switch is to have a copy, too.
+/// Whether this announcement says that the switch may store a copy.
 fn is_assigned_to_switch(cluster: &Cluster, number: u16) -> Option<bool> {
     let (_, primary) = partition_of(cluster, number);
     let node = cluster.nodes[&primary].running.as_ref()?;
@@ -92,7 +93,7 @@ fn hot_key_gets_holders_in_two_periods_and_loses_its_entry_in_three() {
     let mut cluster = ready();
     assert_eq!(entry(&cluster, 1), None);
     keep_asking(&mut cluster, 2 * PERIOD + 20, &[(1, 5)]);
-    let found = entry(&cluster, 1).expect("it is asked most");
+    let found = entry(&cluster, 1).expect("the most requested key has an entry");
     let partition = cluster.state().unwrap();
     let (id, primary) = partition_of(&cluster, 1);
     let members: Vec<u16> =
@@ -101,7 +102,7 @@ fn hot_key_gets_holders_in_two_periods_and_loses_its_entry_in_three() {
         !found.holders.is_empty() && found.holders.iter().all(|holder| !members.contains(&holder.0)),
         "{found:?}"
     );
-    assert_eq!((found.owner_turns, found.keyspace), (1, 0), "the primary alone answers");
+    assert_eq!((found.owner_turns, found.keyspace), (1, 0), "only the primary answers gets by default");
     let status = told(&cluster);
     let of_switch = &status.switches[0];
     assert_eq!((of_switch.entries, of_switch.copied, of_switch.copies), (1, 1, found.holders.len()));
@@ -109,7 +110,7 @@ fn hot_key_gets_holders_in_two_periods_and_loses_its_entry_in_three() {
     assert!(of_switch.requests_per_second > 4_000 && of_switch.imbalance_percent > 50, "{of_switch:?}");
     cluster.run(20);
     assert_eq!(assigned(&cluster, 1), Some((found.instance, found.holders.len())));
-    // What holders have confirmed is asked of them.
+    // Gets go to holders that have confirmed their copies.
     let (digest, holders) = (digest(1), found.holders.clone());
     let vring = vring(&cluster, &digest);
     let switch = cluster.switches.get_mut(&SWITCH).unwrap();
@@ -119,13 +120,13 @@ fn hot_key_gets_holders_in_two_periods_and_loses_its_entry_in_three() {
     let asked = switch.get(vring, KEYSPACE, digest, 100);
     assert_eq!(asked.len(), 100);
     assert!(holders.iter().all(|holder| asked.contains(holder)) && asked.contains(&crate::host_id(primary)));
-    // Nobody asks any more.
+    // The key is not requested any more.
     cluster.run(3 * PERIOD + 20);
     assert_eq!((entry(&cluster, 1), told(&cluster).switches[0].entries), (None, 0));
-    assert_eq!(assigned(&cluster, 1).unwrap().1, 0, "its owner was told");
+    assert_eq!(assigned(&cluster, 1).unwrap().1, 0, "the owner was notified");
 }
 
-/// Copies confirm what they hold, as often as they do.
+/// All holders of the key confirm their present copies.
 fn confirm(cluster: &mut Cluster, number: u16) {
     let Some(entry) = entry(cluster, number) else { return };
     let (digest, vring) = (digest(number), vring(cluster, &digest(number)));
@@ -138,7 +139,8 @@ fn confirm(cluster: &mut Cluster, number: u16) {
 #[test]
 fn fully_copied_key_does_not_cause_copies_of_others() {
     let mut cluster = ready();
-    // One key has nearly all of the load, and three nodes may not have copies of it: load stays uneven, whatever is done.
+    // One key has nearly all of the load, and three nodes may not have copies of it. So load stays
+    // uneven, whatever is copied.
     let others: Vec<(u16, u64)> =
         (0..32).map(|number| (number << 11 | 2, u64::from(number % 3 == 0))).collect();
     let asked: Vec<(u16, u64)> = [(1, 40)].into_iter().chain(others).collect();
@@ -148,7 +150,7 @@ fn fully_copied_key_does_not_cause_copies_of_others() {
     }
     let told = told(&cluster);
     let of_switch = &told.switches[0];
-    assert_eq!(entry(&cluster, 1).unwrap().holders.len(), 3, "all that may");
+    assert_eq!(entry(&cluster, 1).unwrap().holders.len(), 3, "all nodes that may have copies");
     assert!(of_switch.imbalance_percent > 30, "{of_switch:?}");
     let mean = of_switch.requests_per_second / 6;
     let start = u64::from(cluster.config.hot.keys.threshold_start_ppm);
@@ -168,14 +170,14 @@ fn hottest_key_is_stored_in_the_switch_until_it_is_cold() {
     assert_eq!([1, 2].map(|number| is_assigned_to_switch(&cluster, number)), [Some(true), Some(false)]);
     let told = told(&cluster);
     assert_eq!((told.switches[0].values, told.switches[0].keys[0].in_switch), (1, true));
-    // Another one is hotter than chance would have it.
+    // Another key is hotter now, by more than a random difference.
     keep_asking(&mut cluster, 5 * PERIOD, &[(1, 5), (2, 9)]);
     let is_there = |number| entry(&cluster, number).map(|entry| entry.in_switch);
     assert_eq!([1, 2].map(is_there), [Some(false), Some(true)]);
-    assert!(entry(&cluster, 1).unwrap().instance > first.instance, "which is another instance");
+    assert!(entry(&cluster, 1).unwrap().instance > first.instance, "the changed entry is a new instance");
     assert_eq!([1, 2].map(|number| is_assigned_to_switch(&cluster, number)), [Some(false), Some(true)]);
     cluster.run(4 * PERIOD);
-    assert_eq!(is_assigned_to_switch(&cluster, 2), Some(false), "its owner was told");
+    assert_eq!(is_assigned_to_switch(&cluster, 2), Some(false), "the owner was notified");
 }
 
 #[test]
@@ -186,15 +188,15 @@ fn switch_answers_are_reported_and_not_load_of_nodes() {
     let (digest, vring) = (digest(1), vring(&cluster, &digest(1)));
     let switch = cluster.switches.get_mut(&SWITCH).unwrap();
     switch.keep(super::node::address(owner), vring, (KEYSPACE, digest), before.instance);
-    assert_eq!(switch.get(vring, KEYSPACE, digest, 10), [], "it leaves for nobody");
+    assert_eq!(switch.get(vring, KEYSPACE, digest, 10), [], "the switch answers itself");
     keep_asking(&mut cluster, 2 * PERIOD, &[(1, 20), (2, 1)]);
     let told = told(&cluster);
     let (of_switch, of_key) = (&told.switches[0], &told.switches[0].keys[0]);
     assert!((90..=96).contains(&of_switch.answered_percent()), "{of_switch:?}");
     assert!(of_key.in_switch && of_key.answered_per_second == of_key.requests_per_second, "{of_key:?}");
-    // Of what it leaves, which one node gets, that one has six times the mean.
+    // One node receives all other requests, which is six times the mean.
     assert_eq!(of_switch.most_loaded.as_ref().map(|(_, percent)| *percent), Some(600), "{of_switch:?}");
-    assert_eq!(entry(&cluster, 1).unwrap(), before, "who has copies goes by all that is asked");
+    assert_eq!(entry(&cluster, 1).unwrap(), before, "requests that the switch answers count for the plan");
 }
 
 #[test]
@@ -212,7 +214,7 @@ fn owners_learn_of_copies_in_the_switch_alone() {
         assert_eq!(assigned(&cluster, number), Some((instance, 0)));
         assert_eq!(is_assigned_to_switch(&cluster, number), Some(true));
     }
-    assert_eq!(assigned(&cluster, 3), None, "it is only counted");
+    assert_eq!(assigned(&cluster, 3), None, "an entry without copies is not announced");
     let told = told(&cluster);
     assert_eq!((told.switches[0].copies, told.switches[0].values), (0, 2));
     cluster.run(4 * PERIOD);
@@ -229,7 +231,7 @@ fn copies_of_a_key_are_bounded() {
     let before = entry(&cluster, 1).unwrap();
     assert_eq!(before.holders.len(), 1);
     keep_asking(&mut cluster, 4 * PERIOD, &[(1, 40)]);
-    assert_eq!(entry(&cluster, 1).unwrap().instance, before.instance, "more load changes nothing");
+    assert_eq!(entry(&cluster, 1).unwrap().instance, before.instance, "more load does not change the entry");
 }
 
 #[test]
@@ -257,7 +259,7 @@ fn restarted_switch_gets_its_entries_as_new_instances() {
     cluster.restart_switch(SWITCH);
     assert_eq!(entry(&cluster, 1), None);
     cluster.run(60);
-    let after = entry(&cluster, 1).expect("what was wanted is installed without another period");
+    let after = entry(&cluster, 1).expect("the wanted entry is installed without another period");
     assert!(after.instance > before.instance && after.holders == before.holders, "{before:?}, {after:?}");
     keep_asking(&mut cluster, 2 * PERIOD, &[(1, 5), (2, 1)]);
     assert_eq!(assigned(&cluster, 1).unwrap().0, entry(&cluster, 1).unwrap().instance);
@@ -275,7 +277,7 @@ fn new_leader_clears_entries_and_reuses_no_instance() {
     keep_asking(&mut cluster, 4 * PERIOD, &[(1, 5)]);
     let after = entry(&cluster, 1).unwrap();
     assert!(after.instance >> 32 > before.instance >> 32, "{before:?}, {after:?}");
-    // What the old one has under way is obeyed no more.
+    // An outstanding request of the old leader is refused.
     let request = ControlRequest::ChangeHot { term: old_term, clear: true, removed: vec![], set: vec![] };
     let reply = cluster.switches.get_mut(&SWITCH).unwrap().handle(request);
     assert!(matches!(reply, ControlReply::Refused { .. }), "{reply:?}");
@@ -329,7 +331,8 @@ fn with_trunks_entries_are_in_the_primarys_switch() {
     let (of_primary, other) = (home(primary), SwitchId(1 - home(primary).0));
     for _ in 0..4 * PERIOD {
         let (digest, vring) = (digest(number), vring(&cluster, &digest(number)));
-        // Whoever asks hangs there, too, or comes by the trunk; at the other one the requests leave by it.
+        // Clients send to both switches. The other switch forwards by the trunk, so that it does
+        // not count the requests.
         for id in [of_primary, other] {
             let asked = cluster.switches.get_mut(&id).unwrap().get(vring, KEYSPACE, digest, 5);
             assert_eq!(asked.is_empty(), id == other);
@@ -337,7 +340,7 @@ fn with_trunks_entries_are_in_the_primarys_switch() {
         cluster.run(1);
     }
     let entries = |id: SwitchId| cluster.switches[&id].hot().entries().cloned().collect::<Vec<_>>();
-    let [entry] = &entries(of_primary)[..] else { panic!("one hot key: {:?}", told(&cluster)) };
+    let [entry] = &entries(of_primary)[..] else { panic!("expected one hot key: {:?}", told(&cluster)) };
     assert!(entries(other).is_empty());
     let is_here = |holder: &HostId| home(NodeId(holder.0)) == of_primary;
     assert!(!entry.holders.is_empty() && entry.holders.iter().all(is_here), "{entry:?}");

@@ -1,4 +1,4 @@
-//! Two keyspaces in one cluster, each by its own protocol.
+//! A cluster with two keyspaces that have different replication protocols.
 
 use nicekv_proto::control::{Report, ReportKind};
 use nicekv_proto::placement::{KeyspaceSpec, Protocol, Refusal};
@@ -9,7 +9,7 @@ use super::node::{address, encode};
 use super::scenarios::partition;
 use crate::{Config, ConfigError, Health, Metadata, StateError};
 
-/// Four nodes: the default keyspace and one by quorum, R = 3, k = 2.
+/// Four nodes with the default keyspace and a quorum keyspace, R = 3, k = 2.
 fn mixed() -> Config {
     let mut config = config(4, 3);
     config.keyspaces.push(sessions());
@@ -59,8 +59,8 @@ fn each_keyspace_has_its_own_partitions_and_rings() {
         let ids = of(&cluster, keyspace);
         tables.division.iter().filter(|it| ids.contains(&PartitionId(it.partition))).count()
     };
-    assert!(divided(0) > 0, "gets of the one are spread");
-    assert_eq!(divided(1), 0, "gets of the other are answered by several");
+    assert!(divided(0) > 0, "gets of the multicast keyspace are divided");
+    assert_eq!(divided(1), 0, "gets of the quorum keyspace go to all members");
 }
 
 #[test]
@@ -77,12 +77,13 @@ fn multicast_removes_a_silent_member_and_quorum_counts_it() {
     assert!(had.iter().all(|id| has(&cluster, id) && partition(&cluster, *id).epoch == 1));
     let status = cluster.status();
     let health = |id: &PartitionId| status.partitions.iter().find(|it| it.id == id.0).unwrap().health;
-    assert!(had.iter().all(|id| health(id) == Health::Reduced), "puts and gets go on");
+    assert!(had.iter().all(|id| health(id) == Health::Reduced), "puts and gets continue");
     cluster.start(dead);
     cluster.run_until_ready(9000);
 }
 
-/// R14: what members say in the one epoch is not counted with what they say in the other; so one that needs that asks for an epoch.
+/// R14: answers of members in different epochs are not counted together. So a member that needs
+/// answers in one epoch requests a new epoch.
 #[test]
 fn quorum_member_gets_an_epoch_at_once_but_not_too_often() {
     let mut cluster = Cluster::new(mixed(), 1);
@@ -99,13 +100,17 @@ fn quorum_member_gets_an_epoch_at_once_but_not_too_often() {
     cluster.run(3000);
     let (by_primary, by_quorum) = (of(&cluster, 0)[0], of(&cluster, 1)[0]);
     fence(&mut cluster, by_primary, 1);
-    assert_eq!(partition(&cluster, by_primary).epoch, 1, "a primary orders");
+    assert_eq!(partition(&cluster, by_primary).epoch, 1, "multicast keyspaces have no fences");
     fence(&mut cluster, by_quorum, 1);
     let fenced = partition(&cluster, by_quorum);
     assert_eq!((fenced.epoch, fenced.activated, fenced.is_whole()), (2, true, true));
     fence(&mut cluster, by_quorum, 1);
     fence(&mut cluster, by_quorum, 2);
-    assert_eq!(partition(&cluster, by_quorum).epoch, 2, "the one is satisfied, the other too soon");
+    assert_eq!(
+        partition(&cluster, by_quorum).epoch,
+        2,
+        "the first request is already satisfied, the second comes too soon"
+    );
     cluster.run(3000);
     assert_eq!(partition(&cluster, by_quorum).epoch, 3);
 }

@@ -1,4 +1,5 @@
-//! Partitions go where load is little: counted by switches, sampled by nodes, carried out like an operator's commands (TurboKV §5.1).
+//! Partitions move to nodes with little load (TurboKV §5.1). Switches count requests, nodes sample
+//! keys, and steps are carried out like operators' commands.
 
 use nicekv_proto::heat::{Heat, PartitionHeat};
 use nicekv_proto::placement::LoadBalancing;
@@ -9,11 +10,11 @@ use super::node::{address, encode};
 use super::scenarios::partition;
 use crate::{Balancing, MigrationStatus, SwitchId};
 
-/// Milliseconds.
+/// The length of a period, in milliseconds.
 const PERIOD: u64 = 400;
 const HOT: PartitionId = PartitionId(2);
 
-/// Four nodes, of which any keeps one copy; four partitions, of 0x4000 vnodes each.
+/// Four nodes and four partitions of 0x4000 vnodes each, with one replica.
 fn ready() -> Cluster {
     let mut config = config(4, 1);
     config.balancing = Balancing::None;
@@ -27,7 +28,8 @@ fn ready() -> Cluster {
     cluster
 }
 
-/// For so many milliseconds clients ask for a vnode at a time, and the node that answers says where half of it lies.
+/// Clients send gets of each of these vnodes for some time, and primaries report the median of
+/// their load.
 fn keep_asking(cluster: &mut Cluster, milliseconds: u64, vnodes: &[u16]) {
     for _ in 0..milliseconds / 10 {
         for vnode in vnodes {
@@ -77,7 +79,7 @@ fn told(cluster: &Cluster) -> MigrationStatus {
 #[test]
 fn a_hot_partition_is_split_at_the_median_and_halves_go_to_idle_nodes() {
     let mut cluster = ready();
-    // Eight vnodes of one partition, close together: half of the range would not help.
+    // Eight adjacent vnodes of one partition: splitting its range in the middle would not help.
     let vnodes: Vec<u16> = (0..8).map(|step| 0x8000 + step).collect();
     let before = partition(&cluster, HOT).primary;
     keep_asking(&mut cluster, 14 * PERIOD, &vnodes);
@@ -95,7 +97,7 @@ fn a_hot_partition_is_split_at_the_median_and_halves_go_to_idle_nodes() {
         state.partitions().map(|(_, it)| it).filter(of_hot).map(|it| it.primary).collect()
     };
     assert!(primaries.len() == 4 && primaries.contains(&before), "{primaries:?}");
-    // What is even stays as it is, and is not merged.
+    // Even load causes no further steps, and no merges.
     let events = told.events.len();
     keep_asking(&mut cluster, 6 * PERIOD, &vnodes);
     assert_eq!(self::told(&cluster).events.len(), events, "{:?}", self::told(&cluster));
@@ -129,7 +131,7 @@ fn new_leader_lets_moved_partitions_rest_in_place() {
     cluster.start_metadata();
     keep_asking(&mut cluster, 5 * PERIOD, &vnodes);
     assert_eq!(placed(&cluster), before);
-    // What everybody asks for now is elsewhere, and young partitions are merged in the end.
+    // Load moves to other partitions, and cold young partitions are merged in the end.
     keep_asking(&mut cluster, 30 * PERIOD, &[0x0001, 0x0002, 0xc001, 0xc002, 0x4001, 0x4002]);
     let told = told(&cluster);
     assert!(told.events.iter().any(|(_, what)| what.contains("merged")), "{told:?}");

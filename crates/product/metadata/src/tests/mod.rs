@@ -1,5 +1,6 @@
-//! The core under a small deterministic world: nodes and switches that do what the protocol asks of them, a network that
-//! loses and reorders, a store that takes its time. `checks` looks after every step.
+//! The core in a small deterministic cluster: nodes and switches that follow the protocol, a
+//! network that loses and reorders messages, and a store that takes time. `checks` examines every
+//! step.
 
 mod assignments;
 mod capacity;

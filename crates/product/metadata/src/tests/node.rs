@@ -1,4 +1,4 @@
-//! A storage node, as far as the metadata service can tell.
+//! A model of a storage node: what the metadata service can observe of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
@@ -11,18 +11,19 @@ use nicekv_proto::{Datagram, Epoch, KeyDigest, NodeId, PartitionId, Term};
 
 use crate::state::Process;
 
-/// What lives as long as a process.
+/// The state that a process loses when it ends.
 pub(super) struct Running {
     pub(super) process: Process,
     pub(super) assigned: BTreeMap<PartitionId, Assign>,
-    /// Partitions copied, in which epoch.
+    /// Partitions that the process has copied, and the epoch in which it did.
     pub(super) copied: BTreeMap<PartitionId, Epoch>,
-    /// Partitions that it leads and has come to the end of, in which epoch.
+    /// Partitions that the process leads and has drained, and the epoch in which it did.
     drained: BTreeMap<PartitionId, Epoch>,
     term: Term,
-    /// The newest word on each hot key: instance, how many are to hold copies, and whether the switch is.
+    /// The newest announcement about each hot key: instance, number of holders, and whether the
+    /// switch may store a copy.
     pub(super) hot: BTreeMap<KeyDigest, (u64, usize, bool)>,
-    /// On the node's own clock.
+    /// The end of the lease, on the node's own clock.
     lease_until_ns: u64,
     unanswered: u16,
     heartbeat_at_ns: u64,
@@ -34,13 +35,13 @@ pub(super) struct Node {
     pub(super) running: Option<Running>,
     pub(super) storage: u128,
     pub(super) space: DiskSpace,
-    /// Per thousand by which the clock is fast, or slow.
+    /// By how many thousandths the clock is too fast; negative: too slow.
     pub(super) clock_permille: i64,
-    /// The last put that the storage holds, by partition.
+    /// The last put that the storage has, by partition.
     pub(super) values: BTreeMap<PartitionId, u64>,
-    /// The epoch of the last put that the storage holds, by partition.
+    /// The epoch of the last put that the storage has, by partition.
     pub(super) logged: BTreeMap<PartitionId, Epoch>,
-    /// Partitions that are formed, of which parents: durable.
+    /// Children that the node has formed durably, and the parents from which it did.
     formed: BTreeMap<PartitionId, BTreeSet<PartitionId>>,
     incarnations: u64,
 }
@@ -94,20 +95,21 @@ impl Node {
         self.values.get(&partition).copied().unwrap_or(0)
     }
 
-    /// The epoch that the process is in, if it is a member.
+    /// The assignment and own role of the process in a partition, if it is a member.
     pub(super) fn epoch(&self, partition: PartitionId) -> Option<(&Assign, &Member)> {
         let assign = self.running.as_ref()?.assigned.get(&partition)?;
         Some((assign, assign.members.iter().find(|member| member.node == self.id)?))
     }
 
-    /// Whether a get that reaches the node now is answered.
+    /// Whether the node answers a get that it receives now.
     pub(super) fn answers(&self, partition: PartitionId, now_ns: u64) -> bool {
         let has_lease =
             self.running.as_ref().is_some_and(|running| self.clock_ns(now_ns) < running.lease_until_ns);
         has_lease && self.epoch(partition).is_some_and(|(_, member)| member.state == MemberState::Consistent)
     }
 
-    /// What the node sends of its own accord. `unheard`: other members that it waits for in vain.
+    /// Heartbeats and reports that are due. `unheard`: whether this node cannot communicate with
+    /// another one.
     pub(super) fn tick(&mut self, now_ns: u64, unheard: impl Fn(NodeId) -> bool) -> Vec<Vec<u8>> {
         let (id, clock_ns) = (self.id, self.clock_ns(now_ns));
         let Some(running) = &mut self.running else { return Vec::new() };
@@ -162,7 +164,7 @@ impl Node {
         sent
     }
 
-    /// What is made of a partition, and held beside it.
+    /// Forms the assigned children of a partition, beside the partition itself.
     pub(super) fn form(&mut self, partition: PartitionId) {
         let Some((assign, _)) = self.epoch(partition) else { return };
         let is_born = |child: &Child| self.values.contains_key(&child.partition);
@@ -176,8 +178,10 @@ impl Node {
         self.running.as_mut().unwrap().drained.insert(partition, epoch);
     }
 
-    /// Whether it can be what it is to be: a partition that takes another one's place is made of what was formed, or there already. It does what it is told
-    /// and no more: who is none of a partition's members goes on as a member of that one's parent.
+    /// Takes the steps that an assignment requires. Returns false if the node cannot obey it: it
+    /// must take over a child that it has neither formed nor taken over already. The node does
+    /// nothing beyond its assignments: without a role in a child, it continues as a member of the
+    /// parent.
     fn is_there(&mut self, assign: &Assign) -> bool {
         let Assign { partition, ref children, ref parents, .. } = *assign;
         let known = self.running.as_ref().and_then(|running| running.assigned.get(&partition));
@@ -202,10 +206,10 @@ impl Node {
         self.formed.remove(&partition);
         self.values.insert(partition, parents.iter().map(|parent| parent.index).max().unwrap_or(0));
         for parent in parents {
-            // The last child buries it.
+            // When all children have taken over, the parent's data are removed.
             if self.formed.values().all(|parents| !parents.contains(&parent.partition)) {
                 self.values.remove(&parent.partition);
-                // What was on its way does not bring it back.
+                // An older assignment that is still on its way must not revive the parent.
                 let assigned = &mut self.running.as_mut().unwrap().assigned;
                 if let Some(known) = assigned.get_mut(&parent.partition) {
                     known.epoch.0 += 1;
@@ -243,7 +247,8 @@ impl Node {
                 let running = self.running.as_mut()?;
                 let logged = self.logged.get(&assign.partition).filter(|logged| assign.epoch <= **logged);
                 if let (Some(logged), None) = (logged, running.assigned.get(&assign.partition)) {
-                    // As a former process this node was in that epoch.
+                    // A former process of this node was in that epoch, which contradicts the
+                    // assignment.
                     let (partition, epoch) = (assign.partition, Epoch(logged.0 + 1));
                     let (activated, discarded) = (false, false);
                     return Some(encode(|out| {

@@ -1,5 +1,6 @@
-//! What was heard, to the nanosecond: who is live and for how long, who accuses whom (`switches`: which one is current). Worlds show that nothing
-//! wrong follows from it; here is when it happens.
+//! Observations, to the nanosecond: which node is live and for how long, and which node accuses
+//! which. (`switches` tests which switch has the newest tables.) The cluster tests show that
+//! nothing wrong follows from observations; these tests check the exact times.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ fn periods_follow_from_the_configuration() {
     let timing = Timing::default();
     assert_eq!(timing.suspicion_ns(), 3 * 40 * MS + 5 * MS);
     assert_eq!(timing.doubt_ns(), 60 * MS);
-    // R12: a clock that is slower by an eighth is waited for, rounded up.
+    // R12: the wait allows for a clock that is slower by an eighth, rounded up.
     assert_eq!(timing.lease_wait_ns(), 150 * MS + 18_750_000);
     let odd = Timing { lease: Duration::from_nanos(10), drift_divisor: 3, ..timing };
     assert_eq!(odd.lease_wait_ns(), 14);
@@ -78,7 +79,7 @@ fn probe_reply_matches_only_its_own_probe() {
     );
 }
 
-/// Answers the probes that wait to be sent, as these processes.
+/// Replies to all probes that are due, as these processes. Returns the nodes that were probed.
 fn answer(membership: &mut Membership, now_ns: u64, incarnation: u64) -> Vec<NodeId> {
     let probes = membership.take_probes();
     for (node, nonce) in &probes {
@@ -90,11 +91,11 @@ fn answer(membership: &mut Membership, now_ns: u64, incarnation: u64) -> Vec<Nod
     probes.into_iter().map(|(node, _)| node).collect()
 }
 
-/// Node 1 is live since the start.
+/// Membership in which node 1 is live since the start.
 fn membership() -> Membership {
     let mut membership = Membership::new(&config(3, 3), 1, START);
     membership.handle_heartbeat(START, &heartbeat(NODE, 7, 0));
-    assert_eq!(membership.live(NODE), None, "a heartbeat may be of the past");
+    assert_eq!(membership.live(NODE), None, "a heartbeat may be from the past");
     assert_eq!(answer(&mut membership, START, 7), [NODE]);
     assert_eq!(membership.live(NODE), Some(Process { incarnation: 7, storage: 5 }));
     membership
@@ -108,7 +109,7 @@ fn silent_node_is_probed_and_then_suspected() {
     assert_eq!(membership.take_probes(), []);
     membership.tick(START + 60 * MS);
     assert_eq!(membership.take_probes().len(), 1);
-    // Again every ten milliseconds.
+    // The probe is repeated every ten milliseconds.
     membership.tick(START + 70 * MS - 1);
     assert_eq!(membership.take_probes(), []);
     membership.tick(START + 70 * MS);
@@ -123,7 +124,7 @@ fn silent_node_is_probed_and_then_suspected() {
 
 #[test]
 fn probe_attempts_are_bounded() {
-    // Heartbeats arrive, answers to probes do not.
+    // Heartbeats arrive, but replies to probes do not.
     let mut membership = membership();
     let due = START + 1_000 * MS + 1;
     membership.handle_heartbeat(due, &heartbeat(NODE, 7, 0));
@@ -144,10 +145,10 @@ fn deaf_node_is_suspected_at_its_third_unanswered_heartbeat() {
     for (unanswered, probed_ms, is_live) in [(3, 40, false), (2, 40, true), (3, 39, true), (4, 41, false)] {
         let mut membership = membership();
         membership.handle_heartbeat(START + 80 * MS, &heartbeat(NODE, 7, 1));
-        assert_eq!(membership.take_probes().len(), 1, "asked at once");
+        assert_eq!(membership.take_probes().len(), 1, "probed at once");
         membership.handle_heartbeat(START + (80 + probed_ms) * MS, &heartbeat(NODE, 7, unanswered));
         assert_eq!(membership.live(NODE).is_some(), is_live, "{unanswered} {probed_ms}");
-        assert_eq!(membership.take_probes(), [], "it has been asked");
+        assert_eq!(membership.take_probes(), [], "a probe is outstanding");
     }
 }
 
@@ -188,14 +189,14 @@ fn lease_ends_by_the_slowest_clock() {
     };
     over(&membership, 7, START + 50 * MS);
     over(&membership, 6, START);
-    // Another process takes its place: what was granted to the former one is remembered.
+    // A new process replaces the former one, whose lease is remembered.
     membership.handle_heartbeat(START + 60 * MS, &heartbeat(NODE, 9, 0));
     answer(&mut membership, START + 60 * MS, 9);
     over(&membership, 7, START + 50 * MS);
     membership.grant(NODE, START + 90 * MS);
     over(&membership, 9, START + 90 * MS);
     over(&membership, 7, START + 50 * MS);
-    assert!(membership.lease_is_over(NodeId(99), 1, 0), "no node of ours");
+    assert!(membership.lease_is_over(NodeId(99), 1, 0), "an unknown node");
 }
 
 #[test]
@@ -209,9 +210,9 @@ fn only_the_process_that_was_asked_answers() {
         assert!(membership.is_live(NODE, 7));
     }
     let heartbeat = membership.handle_probe_reply(START + 11 * MS, &reply(9, nonce));
-    membership.admit(&heartbeat.expect("of the process that was asked"), 5);
+    membership.admit(&heartbeat.expect("a reply of the process that was probed"), 5);
     assert!(membership.is_live(NODE, 9));
-    // An answer is as good as a heartbeat.
+    // A reply to a probe counts as a heartbeat.
     assert_eq!(membership.next_suspicion_ns(), Some(START + 136 * MS));
 }
 
@@ -279,7 +280,7 @@ fn dark_partition_is_settled_when_members_are_live_or_timed_out() {
     watch.settle(true, false, START, &timing);
     watch.settle(true, false, START + 400 * MS - 1, &timing);
     assert!(!watch.is_settled());
-    // None is there again: the time begins anew.
+    // All members are lost again: the grace period begins anew.
     watch.settle(false, false, START + 400 * MS - 1, &timing);
     watch.settle(true, false, START + 400 * MS, &timing);
     watch.settle(true, false, START + 800 * MS - 1, &timing);
@@ -296,7 +297,7 @@ fn dark_partition_is_settled_when_members_are_live_or_timed_out() {
     assert_eq!(watch.whole_since_ns(), None);
 }
 
-/// Three nodes are live, and proven at these times.
+/// Membership in which three nodes are live, and were proven to be at these times.
 fn proven(at_ns: [u64; 3]) -> Membership {
     let mut membership = Membership::new(&config(3, 3), 1, 0);
     for (node, at_ns) in (1..).map(NodeId).zip(at_ns) {
@@ -327,7 +328,7 @@ fn accused_member_is_removed_unless_it_leads_and_one_complains() {
             }
         }
         assert_eq!(watch.expelled(primary, &late, &timing), expelled, "{accusations:?} {primary:?}");
-        // Both must have shown since then that they are there.
+        // Neither is removed unless both have proven since then that they are live.
         for unproven in 0..2 {
             let mut at_ns = [START + 1; 3];
             at_ns[unproven] = START - 1;

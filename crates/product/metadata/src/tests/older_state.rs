@@ -1,4 +1,4 @@
-//! An older copy of the state is put in the place of the newest one (docs/FAULTS.md row 40).
+//! An older copy of the state replaces the newest one (docs/FAULTS.md row 40).
 
 use nicekv_proto::PartitionId;
 
@@ -8,7 +8,8 @@ use crate::{Change, Refused};
 
 const PARTITION: PartitionId = PartitionId(0);
 
-/// A cluster whose nodes went on to epochs that the state does not know, and the older copy of the state that it goes on with.
+/// A cluster whose state is replaced by an older copy after `epochs` further epochs. The nodes have
+/// been in these epochs.
 fn goes_back(epochs: u32, restarts_nodes: bool) -> Cluster {
     let mut cluster = ready(3, 3);
     let older = cluster.stored.clone().unwrap();
@@ -36,7 +37,7 @@ fn row_40_an_older_state_decides_nothing_and_says_so() {
     for restarts_nodes in [false, true] {
         let mut cluster = goes_back(6, restarts_nodes);
         cluster.start_metadata();
-        cluster.run_until(2_000, "found out", |cluster| {
+        cluster.run_until(2_000, "the status reports the older copy", |cluster| {
             let status = cluster.status();
             status.why_not_ready.is_some_and(|why| why.contains("older copy") && why.contains("put back"))
         });
@@ -46,7 +47,7 @@ fn row_40_an_older_state_decides_nothing_and_says_so() {
         let drain = Change::Drain { name: "node-1".into() };
         assert_eq!(cluster.core().change(&drain).unwrap_err(), Refused::OldState);
         cluster.run(2_000);
-        assert_eq!(cluster.stored, stored, "nothing is decided any more");
+        assert_eq!(cluster.stored, stored, "no decision is made any more");
         let answers = |node| cluster.nodes[&node].answers(PARTITION, now_ns + 2_000_000_000);
         assert!(!cluster.node_ids().into_iter().any(answers), "no node has a lease");
     }

@@ -1,4 +1,5 @@
-//! What nodes do among each other, as if it took no time: puts and copies, each of one number per partition.
+//! Interactions among nodes, which take no time in this model: puts and copies. The data of a
+//! partition are the number of its last put.
 
 use nicekv_proto::control::MemberState;
 use nicekv_proto::{NodeId, PartitionId};
@@ -6,7 +7,7 @@ use nicekv_proto::{NodeId, PartitionId};
 use super::cluster::{Cluster, pair};
 
 impl Cluster {
-    /// Joiners copy from the primary, once the whole epoch is in place (R7).
+    /// Joiners copy from the primary once all members are in the epoch (R7).
     pub(super) fn copy(&mut self) {
         for partition in self.ids() {
             for id in self.node_ids() {
@@ -24,7 +25,7 @@ impl Cluster {
         }
     }
 
-    /// Members make the children of what they hold, sooner or later (R17).
+    /// Members form the assigned children, at random times (R17).
     pub(super) fn form(&mut self) {
         for partition in self.ids().into_iter().filter(|_| self.forms).collect::<Vec<_>>() {
             for id in self.node_ids() {
@@ -69,7 +70,8 @@ impl Cluster {
         }
     }
 
-    /// Whether all members of the primary's epoch are in it and can talk to the primary.
+    /// Whether all members of the primary's epoch are in that epoch, and can communicate with the
+    /// primary.
     fn is_assembled(&self, partition: PartitionId, primary: NodeId) -> bool {
         let Some((epoch, _)) = self.nodes[&primary].epoch(partition) else { return false };
         epoch.members.iter().all(|member| {

@@ -1,4 +1,4 @@
-//! Groups of targets follow the nodes that there are (P11, P13).
+//! Groups of targets follow the set of nodes (P11, P13).
 
 use nicekv_proto::{Duration, NodeId};
 
@@ -21,12 +21,12 @@ fn told(cluster: &Cluster) -> ChunkInfo {
     cluster.core.as_ref().unwrap().cluster_info().chunks.unwrap()
 }
 
-/// Nodes of each group, without their places.
+/// The nodes of each group, without empty places.
 fn groups(cluster: &Cluster) -> Vec<Vec<u16>> {
     told(cluster).layout.groups.iter().map(|group| group.iter().copied().flatten().collect()).collect()
 }
 
-/// These say that they have moved all, and hold so many chunks, by the present map.
+/// These nodes report for the present map that they have moved everything and hold `chunks` chunks.
 fn report(cluster: &mut Cluster, nodes: &[u16], chunks: u64) {
     let version = told(cluster).version;
     for node in nodes {
@@ -56,14 +56,14 @@ fn drained_node_stays_a_target_until_it_is_empty() {
     assert!(chunks.before.is_some() && chunks.layout.slots.iter().all(|slot| *slot == 0));
     assert!(cluster.status().chunks.unwrap().is_moving);
     report(&mut cluster, &[1, 2, 3, 4], 9);
-    assert_eq!(told(&cluster).version, 2, "one has not said that it is done");
+    assert_eq!(told(&cluster).version, 2, "one target has not reported yet");
     report(&mut cluster, &[5], 9);
     assert_eq!((told(&cluster).version, told(&cluster).before), (3, None));
-    // What all have said of the map before does not count.
+    // Reports for the previous map do not count.
     cluster.run(200);
     assert_eq!(groups(&cluster), [vec![1, 3, 4, 5], vec![2]]);
     report(&mut cluster, &[2], 1);
-    assert_eq!(told(&cluster).version, 3, "it holds something");
+    assert_eq!(told(&cluster).version, 3, "the leaving target still has chunks");
     report(&mut cluster, &[2], 0);
     assert_eq!((told(&cluster).version, groups(&cluster)), (4, vec![vec![1, 3, 4, 5]]));
     let back = cluster.config.nodes[1].clone();
@@ -78,15 +78,15 @@ fn a_removed_node_is_forgotten_when_it_holds_no_chunks_or_is_gone() {
     let mut cluster = cluster(5);
     change(&mut cluster, &Change::Remove { name: "node-2".into() });
     let is_known = |cluster: &Cluster| cluster.state().unwrap().node(NodeId(2)).is_some();
-    cluster.run_until(3000, "it holds no partition", |cluster| {
+    cluster.run_until(3000, "the node holds no partition", |cluster| {
         cluster.state().unwrap().partitions().all(|(_, partition)| !partition.has(NodeId(2)))
     });
     cluster.run(500);
-    assert!(is_known(&cluster), "it has chunks");
+    assert!(is_known(&cluster), "the node still has chunks");
     report(&mut cluster, &[1, 2, 3, 4, 5], 9);
     report(&mut cluster, &[2], 0);
-    cluster.run_until(500, "it is forgotten", |cluster| !is_known(cluster));
-    // Another one is dead.
+    cluster.run_until(500, "the node is forgotten", |cluster| !is_known(cluster));
+    // A node is dead when it is removed.
     cluster.kill(NodeId(3));
     cluster.run(1000);
     assert_eq!(groups(&cluster), [vec![1, 3, 4, 5]]);
@@ -104,10 +104,10 @@ fn target_absent_for_long_is_lost_unless_its_group_needs_it() {
     assert_eq!(groups(&cluster), [vec![1, 2, 3, 5]]);
     [1, 2].into_iter().for_each(|node| cluster.kill(NodeId(node)));
     cluster.run(3 * PATIENCE.as_millis() as u64);
-    assert_eq!(groups(&cluster), [vec![1, 2, 3, 5]], "too few would be left");
+    assert_eq!(groups(&cluster), [vec![1, 2, 3, 5]], "too few targets would remain");
     cluster.start(NodeId(4));
     cluster.run(1000);
-    assert_eq!(groups(&cluster), [vec![3, 4, 5]], "it is back, and the others are not");
+    assert_eq!(groups(&cluster), [vec![3, 4, 5]], "one target has returned, so two lost ones can be removed");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn reshapings_are_completed_one_at_a_time() {
     change(&mut cluster, &Change::Drain { name: "node-3".into() });
     cluster.run(200);
     assert_eq!(groups(&cluster), [vec![1, 3, 4, 5, 6], vec![2]]);
-    // Whoever is lost meanwhile is waited for no more.
+    // A target that is lost in the meantime is not waited for any more.
     cluster.kill(NodeId(6));
     cluster.run(3 * PATIENCE.as_millis() as u64);
     assert_eq!(groups(&cluster), [vec![1, 3, 4, 5], vec![2]]);

@@ -1,4 +1,5 @@
-//! What clients ask, from what switches count: each request once, whatever restarts.
+//! Numbers of client requests from the counts of switches: each request counts once, even if
+//! switches or entries restart.
 
 use nicekv_proto::{NodeId, PartitionId};
 use nicekv_switch::{
@@ -12,7 +13,8 @@ use crate::observe::requests::RequestCounts;
 const ONE: SwitchId = SwitchId(0);
 const OTHER: SwitchId = SwitchId(1);
 
-/// Partition 4 by hash: two blocks, node 1 answers, but node 2 to some. Partition 5 by range: node 2 answers.
+/// Partition 4 has hashed keys and two blocks of vnodes; node 1 answers its gets, node 2 those of
+/// one division. Partition 5 has a range of keys; node 2 answers its gets.
 fn tables() -> TableSet {
     let block = |ring: u8, third: u8| Prefix::new([10, ring, third, 0], 24);
     let members = || MemberSet::new([HostId(1), HostId(2)]);
@@ -48,8 +50,8 @@ fn count(reads: u64, updates: u64) -> EntryRequests {
     EntryRequests { reads, updates }
 }
 
-/// What a switch says that has counted `times` as much as one that has seen, of partition 4, 10 gets by each block, 5 of them claimed by the division,
-/// and 3 updates by each; of partition 5 7 gets and 2 updates.
+/// The report of a switch that has counted `times` times: for partition 4, 10 gets and 3 updates in
+/// each block, with 5 gets matched by the division; for partition 5, 7 gets and 2 updates.
 fn told(times: u64) -> Vec<Vec<EntryRequests>> {
     vec![
         vec![count(10 * times, 0); 2],
@@ -73,7 +75,7 @@ impl World {
         self.counts.handle(1, id, matched, told, &tables(), &self.topology);
     }
 
-    /// Of each partition: reads of nodes 1 and 2, and updates.
+    /// For each partition: reads of nodes 1 and 2, and updates.
     fn sums(&self) -> [(u64, u64, u64); 2] {
         [4, 5].map(|id| {
             let asked = self.counts.window.of(PartitionId(id)).cloned().unwrap_or_default();
@@ -90,9 +92,13 @@ fn first_reading_is_the_baseline() {
     assert_eq!(world.sums(), [(0, 0, 0); 2]);
     for _ in 0..2 {
         world.hear(ONE, 200, &told(5));
-        assert_eq!(world.sums(), [(2 * 15, 2 * 5, 2 * 6), (0, 2 * 7, 2 * 2)], "again, nothing more");
+        assert_eq!(
+            world.sums(),
+            [(2 * 15, 2 * 5, 2 * 6), (0, 2 * 7, 2 * 2)],
+            "a repeated report adds nothing"
+        );
     }
-    // Of tables that this is not an answer about nothing is taken.
+    // Reports that have no counts for some tables add nothing to the partitions of these tables.
     world.hear(ONE, 300, &told(9)[..3]);
     world.hear(ONE, 300, &[]);
     assert_eq!(world.sums()[1], (0, 14, 4));
@@ -102,10 +108,10 @@ fn first_reading_is_the_baseline() {
 fn restarted_switch_counts_from_zero() {
     let mut world = World::new(Topology::default());
     world.hear(ONE, 100, &told(3));
-    // Its counts are larger than before already, and all of them are new.
+    // After the restart the counts are already larger than before, and all of them are new.
     world.hear(ONE, 99, &told(4));
     assert_eq!(world.sums(), [(60, 20, 24), (0, 28, 8)]);
-    // An entry that has gone and come again in between.
+    // An entry was removed and added again between two reports.
     let mut again = told(4);
     again[3] = vec![count(1, 1)];
     world.hear(ONE, 120, &again);
@@ -123,7 +129,7 @@ fn parallel_switches_add_up_and_serial_ones_count_once() {
         world.sums()
     };
     assert_eq!(hear_both(Topology::default()), [(30, 10, 12), (0, 14, 4)]);
-    // Node 1 hangs at one switch, node 2 at the other one, and what is for either passes both.
+    // The nodes are attached to different switches, and requests for either pass both switches.
     let mut row = Topology::default();
     row.set_home(HostId(1), ONE.0);
     row.set_home(HostId(2), OTHER.0);

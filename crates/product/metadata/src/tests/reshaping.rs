@@ -1,4 +1,5 @@
-//! Partitions that are split and merged while puts go on (R17); `faults`: whatever fails meanwhile.
+//! Partitions are split and merged while puts continue (R17). Module `faults` adds failures in
+//! every phase.
 
 mod chains;
 mod faults;
@@ -27,7 +28,8 @@ fn merge(one: u32, other: u32) -> PartitionChange {
     PartitionChange::Merge { partitions: [one, other] }
 }
 
-/// Asked for again while a step is being persisted, as it is itself when this returns.
+/// Requests a change. Repeats the request while another step is being persisted, and waits until an
+/// accepted change is persisted.
 fn change<P>(cluster: &mut Cluster, ask: impl Fn(&mut Metadata) -> Result<P, Refused>) -> Result<P, Refused> {
     for _ in 0..200 {
         match ask(cluster.core()) {
@@ -36,13 +38,13 @@ fn change<P>(cluster: &mut Cluster, ask: impl Fn(&mut Metadata) -> Result<P, Ref
                 let version = cluster.core().version();
                 let is_there = |cluster: &Cluster| cluster.state().unwrap().version > version;
                 if outcome.is_ok() {
-                    cluster.run_until(40, "it is persisted", is_there);
+                    cluster.run_until(40, "the change is persisted", is_there);
                 }
                 return outcome;
             }
         }
     }
-    panic!("a step is being persisted for ever");
+    panic!("the change was refused as busy for too long");
 }
 
 #[track_caller]
@@ -54,7 +56,7 @@ fn state(cluster: &Cluster) -> State {
     cluster.state().unwrap()
 }
 
-/// The vnodes with which partitions of the default keyspace begin, and their ids.
+/// The partitions of the default keyspace: first vnode and id.
 fn layout(cluster: &Cluster) -> Vec<(u16, u32)> {
     let state = state(cluster);
     let here = state.partitions().filter(|(_, partition)| partition.keyspace == KeyspaceId::DEFAULT);
@@ -131,9 +133,9 @@ fn split_and_merge_restore_the_partition() {
     assert_eq!(layout(&cluster), [(0, 0), (0x4000, 4), (0x6000, 5), (0x8000, 2), (0xc000, 3)]);
     let tables = cluster.switches.values().next().unwrap().tables.clone().unwrap();
     assert_eq!((tables.unicast.len(), tables.multicast.len()), (5, 5));
-    // The children's gets are divided among all replicas again.
+    // Gets of the children are divided among all replicas again.
     assert!(cluster.node_ids().iter().all(|node| cluster.is_routed(PartitionId(4), *node)));
-    // At another vnode, to blocks of different length.
+    // A split at a given vnode, into blocks of different lengths.
     begin(&mut cluster, &PartitionChange::Split { partition: 5, at: Some(0x6001) });
     finish(&mut cluster);
     assert_eq!(layout(&cluster)[2..4], [(0x6000, 6), (0x6001, 7)]);
@@ -156,13 +158,17 @@ fn parents_of_a_merge_move_to_the_same_nodes_first() {
     };
     let apart = |pair: &&[u32]| originals(&cluster, pair[0]) != originals(&cluster, pair[1]);
     let ids = [0, 1, 2, 3];
-    let pair: Vec<u32> = ids.windows(2).find(apart).expect("not all are at the same three").into();
+    let pair: Vec<u32> = ids.windows(2).find(apart).expect("some neighbours have different members").into();
     let plan = begin(&mut cluster, &merge(pair[0], pair[1]));
     assert!(!plan.moves.is_empty(), "{plan:?}");
     let kept = originals(&cluster, pair[0]);
     finish(&mut cluster);
     assert_eq!(layout(&cluster).len(), 3);
-    assert_eq!(originals(&cluster, layout(&cluster)[pair[0] as usize].1), kept, "nothing moves afterwards");
+    assert_eq!(
+        originals(&cluster, layout(&cluster)[pair[0] as usize].1),
+        kept,
+        "no replica moves after the merge"
+    );
 }
 
 #[test]
@@ -204,7 +210,7 @@ fn inconsistent_settings_are_refused() {
     assert_eq!(refused.to_string(), "partition 0 no longer exists; it was replaced by partition 7 and 8");
 }
 
-/// No vnode is divided, and no more wishes wait than there is room for.
+/// Requests are refused at the limits of partitions and of pending requests.
 #[test]
 fn full_tables_refuse_requests() {
     let mut cluster = ready(3, 3);
@@ -214,7 +220,7 @@ fn full_tables_refuse_requests() {
         .unwrap();
     cluster.run_until_ready(9000);
     let refused = change(&mut cluster, |core| core.change_partitions(&split(4))).unwrap_err();
-    let most = "keyspace \"many\" has, or will have, 1024 partitions, the most possible";
+    let most = "keyspace \"many\" has, or will have, 1024 partitions, the maximum";
     assert_eq!(refused.to_string(), most);
     for pair in 0..64 {
         begin(&mut cluster, &merge(4 + 2 * pair, 5 + 2 * pair));
@@ -227,7 +233,7 @@ fn full_tables_refuse_requests() {
     cluster.run_until(3000, "four at once", |cluster| forming(cluster) == 8);
     cluster.run(500);
     assert_eq!(forming(&cluster), 8);
-    // The first one of them is given up: the next one has its turn.
+    // When a request is cancelled, the next one begins.
     begin(&mut cluster, &PartitionChange::Cancel { partition: 4 });
     cluster.run_until(3000, "the next", |cluster| {
         state(cluster).partition(PartitionId(12)).unwrap().forming.is_some()
@@ -257,16 +263,22 @@ fn broken_off_reshaping_restarts_with_new_ids() {
     assert_eq!((epoch(&cluster, 0), epoch(&cluster, 1), epoch(&cluster, 2)), (2, 2, 1));
     cluster.kill(NodeId(2));
     cluster.run_until(1000, "broken off", |cluster| phase(cluster) == Some(ReshapingPhase::Waiting));
-    assert!([0, 1].iter().all(|id| of(&cluster, *id).unwrap().forming.is_none()), "both are, in one step");
+    assert!(
+        [0, 1].iter().all(|id| of(&cluster, *id).unwrap().forming.is_none()),
+        "both parents are broken off in one step"
+    );
     let before = cluster.acknowledged.clone();
     cluster.run(500);
-    assert!(partitions().all(|id| cluster.acknowledged[&id] > before[&id]), "puts go on without it");
+    assert!(
+        partitions().all(|id| cluster.acknowledged[&id] > before[&id]),
+        "puts continue without the dead member"
+    );
     let waits = &cluster.status().reshapings[0];
     assert!(waits.waits_for.contains("2 of 3 members are consistent"), "{waits:?}");
     cluster.forms = true;
     cluster.start(NodeId(2));
     finish(&mut cluster);
-    assert_eq!(layout(&cluster)[0], (0, 5), "partition 4 never was");
+    assert_eq!(layout(&cluster)[0], (0, 5), "id 4 of the broken-off attempt is not used again");
 }
 
 #[test]
@@ -276,11 +288,11 @@ fn full_targets_node_is_waited_for() {
     cluster.run(100);
     begin(&mut cluster, &split(0));
     cluster.run(500);
-    assert_eq!(cluster.status().reshapings[0].waits_for, "room on the disks of partition 0");
+    assert_eq!(cluster.status().reshapings[0].waits_for, "disk space on the nodes of partition 0");
     cluster.nodes.get_mut(&NodeId(3)).unwrap().space = DiskSpace::Enough;
     cluster.forms = false;
     reach(&mut cluster, ReshapingPhase::Forming);
-    // What is formed is given up when it takes the last room.
+    // Forming is broken off if a member runs out of disk space.
     cluster.nodes.get_mut(&NodeId(3)).unwrap().space = DiskSpace::Reserve;
     reach(&mut cluster, ReshapingPhase::Waiting);
     cluster.forms = true;
@@ -313,7 +325,7 @@ fn pending_request_can_be_cancelled() {
     assert_eq!(layout(&cluster), [(0, 0), (0x4000, 1), (0x8000, 2), (0xc000, 3)]);
 }
 
-/// Nodes that never answer hold nothing up.
+/// Members that never form the children delay neither the addition nor the removal of nodes.
 #[test]
 fn nodes_come_and_go_between_reshapings() {
     let mut cluster = with_a_fourth();
@@ -348,7 +360,7 @@ fn keyspace_is_dropped_in_any_phase() {
                 cluster.run(300);
             }
             begin(&mut cluster, &wanted);
-            // Its nodes are no models of other keyspaces' puts: they come to an end at nothing.
+            // The model puts nothing into other keyspaces, so their partitions drain at decision 0.
             for id in [4, 5] {
                 cluster.lineage.insert(PartitionId(id), Vec::new());
             }
@@ -359,7 +371,8 @@ fn keyspace_is_dropped_in_any_phase() {
             if is_to_wait {
                 cluster.start(NodeId(2));
             }
-            cluster.run_until(5000, "nobody holds it", |cluster| cluster.status().dropped.is_empty());
+            cluster
+                .run_until(5000, "no node holds the keyspace", |cluster| cluster.status().dropped.is_empty());
             for id in cluster.ids().into_iter().filter(|id| id.0 > 3) {
                 cluster.lineage.remove(&id);
             }

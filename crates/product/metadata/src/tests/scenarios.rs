@@ -1,4 +1,5 @@
-//! One failure at a time, and what becomes of it. Times in milliseconds; heartbeat 40, suspicion after 120, lease wait 169.
+//! Single failures and their consequences. Times are in milliseconds: heartbeat 40, suspicion after
+//! 120, lease wait 169.
 
 use nicekv_proto::control::{DiskSpace, Heartbeat};
 use nicekv_proto::{Duration, NodeId, Now, PartitionId};
@@ -60,7 +61,7 @@ fn bootstrap_waits_for_all_nodes() {
             && partition.members.len() == 3
             && partition.members.iter().all(|member| member.state == MemberStatusState::Consistent)
     }));
-    // Three members share the gets of each partition.
+    // Gets of each partition are divided among three members.
     for id in partitions() {
         assert!(cluster.node_ids().iter().all(|node| cluster.is_routed(id, *node)));
     }
@@ -69,7 +70,7 @@ fn bootstrap_waits_for_all_nodes() {
     let entries: Vec<_> = tables.iter().map(|table| (table.name.as_str(), table.entries)).collect();
     assert_eq!(entries[0], ("unicast_vring", 4));
     assert_eq!(entries[2], ("multicast_vring", 4));
-    // Four parts each, one or two of them the primary's.
+    // The client addresses have four parts per partition, one or two of which are the primary's.
     assert!(entries[1].0 == "division" && (8..=12).contains(&entries[1].1), "{entries:?}");
     let json = serde_json::to_value(cluster.status()).unwrap();
     assert_eq!(json["nodes"][0]["state"], "live");
@@ -133,14 +134,14 @@ fn two_dead_nodes_leave_the_last() {
     };
     cluster.run_until(500, "one is left", last);
     cluster.run(10);
-    // It answers gets; for puts there must be R - 1.
+    // The last member answers gets, but puts need R - 1 members.
     assert!(partitions().all(|id| cluster.nodes[&NodeId(3)].answers(id, cluster.now_ns)));
-    // The last one is not dropped.
+    // The last member is not removed when it dies.
     cluster.kill(NodeId(3));
     cluster.run(1000);
     assert!(last(&cluster));
     assert!(cluster.status().partitions.iter().all(|partition| partition.state == PartitionState::Waiting));
-    // Nor are the data of another one taken for it.
+    // Another node that returns is not a substitute for it.
     cluster.start(NodeId(1));
     cluster.run(1000);
     assert!(last(&cluster));
@@ -157,11 +158,12 @@ fn a_false_suspicion_heals() {
     cluster.run_until(400, "suspected", |cluster| !is_member(cluster, id, muted));
     cluster.mute.clear();
     cluster.run_until_ready(500);
-    // Removed, joined, consistent.
+    // Three epochs: removed, joined, consistent.
     assert_eq!(epochs(&cluster), [4; 4]);
 }
 
-/// docs/FAULTS.md row 12, both directions: within three heartbeats and the time to tell.
+/// docs/FAULTS.md row 12, both directions: detected within three heartbeats and the time to report
+/// it.
 #[test]
 fn deaf_node_is_deposed_as_fast_as_a_mute_one() {
     let deposed = |cut: fn(&mut Cluster, NodeId), mend: fn(&mut Cluster)| {
@@ -170,7 +172,7 @@ fn deaf_node_is_deposed_as_fast_as_a_mute_one() {
         cut(&mut cluster, primary);
         let took = cluster.run_until(2000, "deposed", |cluster| is_gone(cluster, primary));
         cluster.run(1000);
-        assert!(is_gone(&cluster, primary), "half a connection does not bring it back");
+        assert!(is_gone(&cluster, primary), "a node that works in one direction only does not return");
         puts_go_on(&mut cluster);
         mend(&mut cluster);
         cluster.run_until_ready(500);
@@ -184,7 +186,7 @@ fn deaf_node_is_deposed_as_fast_as_a_mute_one() {
 #[test]
 fn probes_make_up_for_lost_heartbeats() {
     let mut cluster = ready(3, 3);
-    // Seldom are three heartbeats lost and the probes between them, too.
+    // It is unlikely that three heartbeats in a row and the probes between them are lost.
     cluster.loss_percent = 25;
     cluster.run(4000);
     cluster.loss_percent = 0;
@@ -200,11 +202,11 @@ fn one_of_two_nodes_that_cannot_communicate_is_removed() {
     let other = cluster.node_ids().into_iter().find(|node| *node != primary).unwrap();
     cluster.apart.insert(pair(primary, other));
     cluster.run_until(1500, "one is out", |cluster| !is_member(cluster, id, other));
-    assert_eq!(partition(&cluster, id).primary, primary, "the one that reaches the third stays");
+    assert_eq!(partition(&cluster, id).primary, primary, "the node that reaches the third one stays");
     cluster.run(50);
     let before = cluster.acknowledged[&id];
     cluster.run(500);
-    assert!(cluster.acknowledged[&id] > before + 400, "it stays out for a while, puts go on");
+    assert!(cluster.acknowledged[&id] > before + 400, "puts continue while the node is barred");
     cluster.apart.clear();
     cluster.run_until_ready(3000);
 }
@@ -215,7 +217,7 @@ fn a_fast_restart_keeps_the_members() {
     cluster.start(NodeId(1));
     cluster.run(20);
     cluster.run_until_ready(300);
-    assert_eq!(epochs(&cluster), [2; 4], "readmitted, nobody had to copy");
+    assert_eq!(epochs(&cluster), [2; 4], "readmitted without copying");
     puts_go_on(&mut cluster);
 }
 
@@ -230,12 +232,15 @@ fn a_restart_with_empty_storage_joins_anew() {
         cluster.core.as_ref().unwrap().observations.membership.live(node) == Some(process)
     });
     let why = cluster.status().why_not_ready.unwrap();
-    assert!(why.contains("node-1 has been restarted"), "known before it is decided what follows: {why}");
+    assert!(
+        why.contains("node-1 has been restarted"),
+        "the restart is reported before anything is decided: {why}"
+    );
     cluster.run_until(200, "joining", |cluster| {
         partition(cluster, id).member(node).is_some_and(|member| !member.standing.is_consistent())
     });
     cluster.run_until_ready(500);
-    assert_eq!(epochs(&cluster), [3; 4], "removed and joining at once, then consistent");
+    assert_eq!(epochs(&cluster), [3; 4], "first removed and joining, then consistent");
     assert!(partitions().all(|id| cluster.nodes[&node].value(id) == cluster.acknowledged[&id]));
 }
 
@@ -256,10 +261,10 @@ fn after_power_loss_each_partition_gets_one_epoch() {
     let mut cluster = ready(5, 3);
     cluster.run(30);
     let ids = cluster.node_ids();
-    // All at once, but not heard for the last time all at once.
+    // All die at once, but the last messages from them arrived at different times.
     ids.iter().for_each(|id| cluster.kill(*id));
     cluster.run(1000);
-    assert_eq!(epochs(&cluster), [1; 4], "all died, nobody is dropped");
+    assert_eq!(epochs(&cluster), [1; 4], "no member is removed when all have died");
     cluster.kill_metadata();
     cluster.run(100);
     cluster.start_metadata();
@@ -281,7 +286,7 @@ fn after_power_loss_an_absent_member_times_out() {
     cluster.start(NodeId(1));
     cluster.start(NodeId(2));
     cluster.run(300);
-    assert_eq!(epochs(&cluster), [1; 4], "within the grace");
+    assert_eq!(epochs(&cluster), [1; 4], "within the grace period");
     cluster.run_until(400, "without the third", |cluster| {
         partitions().all(|id| partition(cluster, id).activated && partition(cluster, id).members.len() == 2)
     });
@@ -298,7 +303,7 @@ fn a_new_leader_raises_the_term_and_grants_nothing_at_first() {
     cluster.start_metadata();
     let leases = cluster.checks.leases;
     cluster.run(168);
-    assert_eq!(cluster.checks.leases, leases, "a leader before may have granted leases");
+    assert_eq!(cluster.checks.leases, leases, "a previous leader may have granted leases");
     cluster.run_until_ready(200);
     assert_eq!(cluster.status().term, term + 1);
     assert_eq!(epochs(&cluster), [1; 4], "nothing has changed");
@@ -306,7 +311,7 @@ fn a_new_leader_raises_the_term_and_grants_nothing_at_first() {
     assert!(cluster.checks.leases > leases);
 }
 
-/// A node falls silent that a leader before has given a long lease; no switch answers.
+/// A node with a long lease of the previous leader falls silent, and no switch answers.
 #[test]
 fn new_leader_waits_for_unknown_leases() {
     let mut config = config(3, 3);
@@ -321,7 +326,7 @@ fn new_leader_waits_for_unknown_leases() {
     cluster.start_metadata();
     SWITCHES.iter().for_each(|id| cluster.disconnect(*id));
     cluster.run(449);
-    assert!(!partition(&cluster, PartitionId(0)).activated, "the lease is not over");
+    assert!(!partition(&cluster, PartitionId(0)).activated, "the lease has not ended");
     cluster.run_until(50, "activated", |cluster| partition(cluster, PartitionId(0)).activated);
 }
 
@@ -330,16 +335,19 @@ fn acknowledging_switches_shorten_the_wait_for_the_lease() {
     let activation = |connected: bool| {
         let mut cluster = ready(3, 3);
         if !connected {
-            // One that cannot be reached is enough.
+            // One unreachable switch suffices for the long wait.
             cluster.disconnect(SWITCHES[0]);
         }
-        // It hears its leases and is not heard by anybody else: its heartbeats get through until the accusation counts.
+        // The node receives nothing from the service: its heartbeats arrive until they show too
+        // many missing answers.
         cluster.deaf.insert(NodeId(1));
         cluster.run_until(2000, "removed", |cluster| !is_member(cluster, PartitionId(0), NodeId(1)));
         cluster.run_until(400, "activated", |cluster| partition(cluster, PartitionId(0)).activated)
     };
     let (fast, slow) = (activation(true), activation(false));
-    // Two thirds of the lease, which clients count on who come past the switches, and all of it; of both what has passed since the last grant is gone.
+    // If the switches acknowledge, the wait is two thirds of the lease, the part for clients that
+    // do not come through switches. Otherwise it is the whole lease. The time since the last grant
+    // is subtracted from both.
     assert!((40..=113).contains(&fast) && (fast + 35..=169).contains(&slow), "{fast} and {slow} ms");
 }
 
@@ -358,7 +366,7 @@ fn switch_that_refuses_tables_delays_a_removal_and_is_reported() {
         cluster.run_until(100, "its lease is over", |cluster| partition(cluster, PartitionId(0)).activated);
     assert!(took < 80, "{took} ms");
     cluster.run(20);
-    assert_eq!(cluster.switches[&SWITCHES[1]].tables, filled, "the tables before stay in force");
+    assert_eq!(cluster.switches[&SWITCHES[1]].tables, filled, "the previous tables stay in force");
     let [fine, full] = cluster.status().switches.try_into().unwrap();
     assert_eq!((fine.current, fine.error), (true, None));
     assert_eq!((full.connected, full.current), (true, false));
@@ -435,7 +443,7 @@ fn mismatched_configuration_and_state_are_refused() {
     assert_eq!(start(config(2, 2), Some(stored)), Some(missing));
     let mut moved = config(3, 3);
     moved.nodes[1].mac = [2; 6];
-    assert_eq!(start(moved, Some(stored)), None, "it is the same node elsewhere");
+    assert_eq!(start(moved, Some(stored)), None, "the same node at another address");
     assert!(matches!(start(config(3, 2), Some(stored)), Some(StateError::KeyspaceChanged { .. })));
     let newer = [&[99], &stored[1..]].concat();
     assert_eq!(start(config(3, 3), Some(&newer)), Some(StateError::Format { found: 99 }));

@@ -16,7 +16,7 @@ fn a_node_returns_when_its_disk_has_room() {
     cluster.nodes.get_mut(&FULL).unwrap().space = DiskSpace::Reserve;
     cluster.start(FULL);
     cluster.run(1000);
-    assert!(is_gone(&cluster, FULL), "it is there, and left out");
+    assert!(is_gone(&cluster, FULL), "the full node is live, but not a member");
     puts_go_on(&mut cluster);
     let status = cluster.status();
     assert_eq!(status.nodes[1].disk, DiskState::Reserve);

@@ -1,4 +1,4 @@
-//! Nodes that hold parts of quorum keyspaces (R14) are added, drained and removed.
+//! Nodes that hold data of quorum keyspaces (R14) are added, drained and removed.
 
 use nicekv_proto::placement::Protocol;
 use nicekv_proto::{NodeId, PartitionId};
@@ -8,7 +8,7 @@ use super::cluster::{Cluster, config};
 use super::node::Node;
 use super::scenarios::partition;
 
-/// Three nodes that hold something, R = 3, and a fourth one that has started.
+/// Three nodes, R = 3, and a fourth node that has been added.
 fn with_a_fourth(write_set: u8) -> Cluster {
     let mut config = config(3, 3);
     config.keyspaces[0].protocol = Protocol::Quorum { write_set };
@@ -51,10 +51,13 @@ fn dead_node_is_removed_if_others_hold_its_data() {
     let mut cluster = with_a_fourth(2);
     cluster.kill(NodeId(2));
     cluster.run(500);
-    assert!(!held(&cluster, NodeId(2)).is_empty(), "it is counted, and may come back");
+    assert!(!held(&cluster, NodeId(2)).is_empty(), "the dead node stays a member, because it may return");
     change(&mut cluster, &drain(NodeId(2))).unwrap();
     cluster.run(1000);
-    assert!(!held(&cluster, NodeId(2)).is_empty() && cluster.status().moves > 0, "it is waited for");
+    assert!(
+        !held(&cluster, NodeId(2)).is_empty() && cluster.status().moves > 0,
+        "the drain waits for the dead node"
+    );
     change(&mut cluster, &remove(NodeId(2))).unwrap();
     let is_forgotten = |cluster: &Cluster| cluster.status().nodes.iter().all(|node| node.id != 2);
     cluster.run_until(3000, "forgotten", |cluster| is_settled(cluster) && is_forgotten(cluster));
@@ -68,7 +71,8 @@ fn dead_node_that_may_be_the_only_holder_is_not_removed() {
     let why = "node-2 is not live, and may be the only node with values of keyspace \"default\", whose write set is 1; bring it back first";
     refused(&mut cluster, &remove(NodeId(2)), why);
     assert_eq!(cluster.core().plan(&remove(NodeId(2))).unwrap_err().to_string(), why);
-    // Drained it is waited for, as is one that dies when it is being removed.
+    // A drained node that is dead is waited for, and so is a node that dies while it is being
+    // removed.
     change(&mut cluster, &drain(NodeId(2))).unwrap();
     cluster.run(1000);
     assert!(!held(&cluster, NodeId(2)).is_empty() && cluster.status().moves > 0);

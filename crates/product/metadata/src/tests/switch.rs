@@ -1,4 +1,4 @@
-//! A switch as the metadata service sees it: an agent behind a connection that may break.
+//! A switch as the metadata service sees it: an agent behind a connection that may be lost.
 
 use nicekv_proto::hot::{HotConfirm, HotLease, HotValue, Stamp};
 use nicekv_proto::route::leave_room_for_stamp;
@@ -9,25 +9,25 @@ use std::net::SocketAddrV4;
 
 use crate::Config;
 
-/// Of which all gets are.
+/// The key that all gets name.
 const KEY: &[u8] = b"key";
-/// Gets are as long as their replies.
+/// Padding that makes gets as long as their replies.
 const PADDING: usize = 64;
 
 pub(super) struct Switch {
     agent: SwitchAgent<Router>,
-    /// In force.
+    /// The tables in force.
     pub(super) tables: Option<TableSet>,
     pub(super) connected: bool,
-    /// Installs nothing, as if a table were full.
+    /// Whether the switch refuses all tables, as if one were full.
     pub(super) is_full: bool,
-    /// Refuses tables with more unicast entries, which it does not say beforehand.
+    /// The switch refuses tables with more unicast entries, although it reports a larger capacity.
     pub(super) unicast_max: usize,
-    /// The ports that it has and reports; `None`: it needs none.
+    /// The ports that the switch has and reports; `None`: it needs no ports.
     pub(super) ports: Option<Vec<u16>>,
-    /// Refuses all that concerns hot keys.
+    /// Whether the switch refuses all requests about hot keys.
     pub(super) has_no_hot_keys: bool,
-    /// Counts connections: what was sent over an older one is lost.
+    /// Number of connections so far. Messages sent over an older connection are lost.
     pub(super) connection: u64,
 }
 
@@ -49,7 +49,7 @@ impl Switch {
         }
     }
 
-    /// The agent starts anew, without tables.
+    /// Restarts the agent, without tables.
     pub(super) fn restart(&mut self, config: &Config) {
         (self.agent, self.tables) = (agent(config), None);
     }
@@ -85,14 +85,15 @@ impl Switch {
         tables.validate_ports(|port| ports.contains(&port)).err().map(|error| error.to_string())
     }
 
-    /// A client asks so often for what is at this address.
+    /// A client sends `times` gets to this address.
     pub(super) fn ask(&mut self, address: [u8; 4], times: u64) {
         for _ in 0..times {
             let _counted = self.agent.backend_mut().route([10, 20, 2, 1], address, None);
         }
     }
 
-    /// A client asks for a key so often, with room for a stamp: the hosts that the gets leave for.
+    /// A client sends `times` gets of a key, with room for a stamp. Returns the hosts for which
+    /// they leave.
     pub(super) fn get(
         &mut self,
         vring: SocketAddrV4,
@@ -114,7 +115,7 @@ impl Switch {
         (0..times).filter_map(&mut get).collect()
     }
 
-    /// A holder says that it has everything that there was until now.
+    /// A holder confirms a copy that has all updates so far.
     pub(super) fn confirm(
         &mut self,
         from: SocketAddrV4,
@@ -122,14 +123,14 @@ impl Switch {
         key: (KeyspaceId, KeyDigest),
         instance: u64,
     ) {
-        let seen = self.hot().seen(instance).expect("it is installed");
+        let seen = self.hot().seen(instance).expect("the instance is installed");
         let mut bytes = Vec::new();
         let stamp = Stamp { instance, seen };
         HotConfirm { keyspace: key.0, digest: key.1, stamp }.encode(&mut bytes);
         let _ends_here = self.agent.backend_mut().process(0, Ingress::Socket, from, vring, &mut bytes);
     }
 
-    /// The key's owner gives it a copy of what is newest, and a lease that is never over.
+    /// The key's owner offers its newest value, and renews its lease without an end.
     pub(super) fn keep(
         &mut self,
         owner: SocketAddrV4,
@@ -138,7 +139,7 @@ impl Switch {
         instance: u64,
     ) {
         let (nonce, serial, until_ns) = (1, 1, u64::MAX);
-        let stamp = Stamp { instance, seen: self.hot().seen(instance).expect("it is installed") };
+        let stamp = Stamp { instance, seen: self.hot().seen(instance).expect("the instance is installed") };
         let [mut value, mut lease] = [Vec::new(), Vec::new()];
         HotValue { keyspace, digest, stamp, serial, key: KEY, reply: &[0; PADDING] }.encode(&mut value);
         HotLease { keyspace, digest, nonce, until_ns, serial }.encode(&mut lease);

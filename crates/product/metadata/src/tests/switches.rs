@@ -1,4 +1,4 @@
-//! Which switch is known to go by which tables, and what is asked of it when.
+//! Which switches have the newest tables, and which requests they get when.
 
 use nicekv_switch::control::{ControlReply, ControlRequest};
 use nicekv_switch::{HostId, Prefix, TableSet, TableStatus, UnicastEntry};
@@ -13,19 +13,19 @@ const SWITCHES: [SwitchId; 2] = [SwitchId(0), SwitchId(1)];
 const INTERVAL: u64 = 200 * MS;
 const TERM: u64 = 3;
 
-/// Two switches that are connected, and tables.
+/// Two connected switches, and tables to install.
 fn switches() -> Switches {
     let timing = Timing { count_interval: Duration::ZERO, ..Timing::default() };
     assert_eq!(timing.switch_interval, Duration::from_nanos(INTERVAL));
     let mut switches = Switches::new(&SWITCHES, Default::default(), &timing);
     SWITCHES.iter().for_each(|&id| switches.handle_connected(id));
-    assert_eq!(switches.poll(START, TERM), None, "there is nothing to install");
+    assert_eq!(switches.poll(START, TERM), None, "no request without tables to install");
     assert!(!switches.all_current());
     switches.set_tables(TableSet::default());
     switches
 }
 
-/// What is asked of the switches now: who, and whether it is an installation.
+/// The requests that are due: the switch, and whether it is an install.
 fn asked(switches: &mut Switches, now_ns: u64) -> Vec<(u16, bool)> {
     let asked = std::iter::from_fn(|| switches.poll(now_ns, TERM));
     asked.map(|(id, request)| (id.0, matches!(request, ControlRequest::Install { term: TERM, .. }))).collect()
@@ -58,9 +58,9 @@ fn switch_is_current_after_acknowledging_the_newest_tables() {
         (current(&switches), switches.all_current(), switches.why_not_ready()),
         (vec![true; 2], true, None)
     );
-    // Fresh figures are asked for at once, the tables not again.
+    // The status is requested again at once, but the tables are not sent again.
     assert_eq!(asked(&mut switches, START + INTERVAL + 1), [(0, false), (1, false)]);
-    // Newer tables are due at once, and an older acknowledgement is not theirs.
+    // Newer tables are due at once, and an acknowledgement of older ones does not count.
     let destination = Prefix::new([10, 10, 0, 0], 16);
     let entry = UnicastEntry { destination, partition: 0, host: HostId(1), chain: None };
     let newer = TableSet { unicast: vec![entry], ..TableSet::default() };
@@ -71,8 +71,8 @@ fn switch_is_current_after_acknowledging_the_newest_tables() {
     assert_eq!(asked(&mut switches, START + INTERVAL + 2), [(0, true), (1, true)]);
     SWITCHES.iter().for_each(|&id| installed(&mut switches, id, TERM, 2));
     installed(&mut switches, SWITCHES[0], TERM, 1);
-    assert!(switches.all_current(), "what it said before came late");
-    // The same tables again are no newer ones.
+    assert!(switches.all_current(), "a late acknowledgement of older tables changes nothing");
+    // Setting the same tables again makes no new generation.
     switches.set_tables(newer);
     assert!(switches.all_current());
 }
@@ -94,7 +94,7 @@ fn switch_that_lost_its_tables_gets_the_newest() {
     assert_eq!(asked(&mut switches, START + INTERVAL), [(0, true), (0, false), (1, false)]);
     installed(&mut switches, SWITCHES[0], TERM, 1);
     assert_eq!(current(&switches), [true, true]);
-    // Another connection: what the agent holds is not known.
+    // After a new connection the tables of the agent are unknown.
     switches.handle_disconnected(SWITCHES[1]);
     assert!(
         !switches.is_connected(SWITCHES[1]) && switches.is_connected(SWITCHES[0]) && switches.all_current()
@@ -111,7 +111,7 @@ fn refusal_is_reported_until_it_is_resolved() {
     let mut switches = switches();
     let failed = |generation| ControlReply::Failed { generation, reason: "a table is full".into() };
     switches.handle_reply(START, SWITCHES[0], TERM, failed(2));
-    assert_eq!(switches.status()[0].error, None, "of tables that are not the newest");
+    assert_eq!(switches.status()[0].error, None, "a refusal of older tables is not reported");
     switches.handle_reply(START, SWITCHES[0], TERM, failed(1));
     assert_eq!(switches.status()[0].error.as_deref(), Some("a table is full"));
     assert_eq!(switches.why_not_ready().as_deref(), Some("switch 0 refused its tables: a table is full"));

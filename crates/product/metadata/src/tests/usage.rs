@@ -1,4 +1,4 @@
-//! What nodes say that they store and are asked.
+//! Usage that nodes report: stored data and request counts.
 
 use nicekv_proto::control::{KeyspaceUsage, Usage};
 use nicekv_proto::{KeyspaceId, NodeId, Now};
@@ -12,12 +12,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 fn of(partitions: u32, keys: u64, gets: u64, updates: u64) -> KeyspaceUsage {
     let (keyspace, bytes, age_ms) = (KeyspaceId::DEFAULT, 100 * keys, partitions * 10);
-    // Half of the keys expire, the later the more there are.
+    // Half of the keys expire. The more keys there are, the later they expire.
     let (expiring, expiry_ms) = (keys / 2, 1_000 * (keys / 2));
     KeyspaceUsage { keyspace, partitions, keys, bytes, expiring, expiry_ms, age_ms, gets, updates }
 }
 
-/// A node's process says this at `sent_ns` of its clock.
+/// A node's process sends a report at `sent_ns` of its clock.
 fn tell(cluster: &mut Cluster, node: u16, sent_ns: u64, keyspaces: &[KeyspaceUsage]) {
     let node = NodeId(node);
     let Some(running) = &cluster.nodes[&node].running else { return };
@@ -38,7 +38,7 @@ fn usage_is_summed_over_live_nodes_and_rates_need_two_reports() {
         keys: 15,
         bytes: 1_500,
         expiring: 7,
-        // Five at 5 s, two at 2 s.
+        // Five keys expire at 5 s, two at 2 s.
         expiry_ms: 29_000 / 7,
         age_ms: 20,
         ..Default::default()
@@ -46,13 +46,13 @@ fn usage_is_summed_over_live_nodes_and_rates_need_two_reports() {
     assert_eq!(cluster.core().cluster_info().keyspaces[0].usage, expected);
     let status = cluster.status();
     assert_eq!((status.usage, status.keyspaces[0].usage), (expected, expected));
-    // Two seconds later by the node's own clock; what another node counts has nothing to do with it.
+    // Two seconds later by the node's own clock. Other nodes' clocks do not matter.
     tell(&mut cluster, 1, 3 * SECOND_NS, &[of(2, 12, 1_600, 90)]);
     (expected.keys, expected.bytes) = (17, 1_700);
     (expected.expiring, expected.expiry_ms) = (8, 40_000 / 8);
     (expected.gets_per_second, expected.updates_per_second) = (300, 20);
     assert_eq!(cluster.status().usage, expected);
-    // A late one, the same again, and one of another process.
+    // An outdated report, a repeated one, and one of another process.
     tell(&mut cluster, 1, 2 * SECOND_NS, &[of(9, 9, 9, 9)]);
     tell(&mut cluster, 1, 3 * SECOND_NS, &[of(9, 9, 9, 9)]);
     let stale = Usage { node: NodeId(1), incarnation: 1, sent_ns: u64::MAX, keyspaces: vec![of(9, 9, 9, 9)] };
@@ -71,7 +71,8 @@ fn reports_of_absent_nodes_are_dropped() {
     cluster.kill(NodeId(1));
     cluster.run_until(2000, "removed", |cluster| is_gone(cluster, NodeId(1)));
     assert_eq!(cluster.status().usage.keys, 5);
-    // It comes back as another process, which has said nothing yet; counters begin anew.
+    // The node returns as another process, which has not reported anything yet and counts from
+    // zero.
     cluster.start(NodeId(1));
     cluster.run_until_ready(2000);
     tell(&mut cluster, 1, SECOND_NS, &[of(0, 0, 7, 0)]);
@@ -79,7 +80,7 @@ fn reports_of_absent_nodes_are_dropped() {
     let usage = cluster.status().usage;
     assert_eq!((usage.partitions, usage.keys, usage.gets_per_second), (1, 5, 2));
     cluster.run(6_000);
-    assert_eq!(cluster.status().usage, UsageStatus::default(), "nobody has said anything for long");
+    assert_eq!(cluster.status().usage, UsageStatus::default(), "no recent reports");
     tell(&mut cluster, 2, 9 * SECOND_NS, &[of(1, 6, 0, 0)]);
     assert_eq!(cluster.status().usage.keys, 6);
 }

@@ -1,8 +1,10 @@
-//! Divisions by what sources ask: R - 1 prefixes, chosen one after the other, each with a load as near as possible to an equal share of what is
-//! left.
+//! Divisions by load: R - 1 prefixes of client addresses, chosen one after the other. Each prefix
+//! has a load as near as possible to an equal share of the load that is left.
 //!
-//! What a prefix has is what no prefix before it has taken, so that a later, shorter one may lie around an earlier, longer one: the longest
-//! prefix wins in the switch, too. Of prefixes with the same load the shortest is taken: with it comes who is not known yet.
+//! The load of a prefix excludes the sources that earlier prefixes have taken. So a later, shorter
+//! prefix may enclose an earlier, longer one; in the switch, too, the longest prefix wins. Among
+//! prefixes with the same load the shortest is chosen, because it also covers sources that are not
+//! known yet.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -14,7 +16,7 @@ use nicekv_switch::Prefix;
 use crate::observe::Load;
 use crate::state::{Division, Divisions};
 
-/// What the busiest member answers. None: nobody answers.
+/// Number of gets that the busiest member answers. `None`: no member answers gets.
 pub(super) fn busiest(divisions: &Divisions, load: &Load) -> Option<u64> {
     let primary = *divisions.among.first()?;
     let mut answered = BTreeMap::from([(primary, load.outside)]);
@@ -24,7 +26,8 @@ pub(super) fn busiest(divisions: &Divisions, load: &Load) -> Option<u64> {
     answered.into_values().max()
 }
 
-/// Divides among these, the primary first; every prefix goes to whom most of it was before, as far as that can be.
+/// Divides the load among these members, the primary first. As far as possible, every prefix goes
+/// to the member that had most of it before.
 pub(super) fn divide(
     id: PartitionId,
     clients: Prefix,
@@ -41,7 +44,7 @@ pub(super) fn divide(
     let mut divisions = Vec::with_capacity(parts.len());
     while !parts.is_empty() {
         let pairs = (0..parts.len()).flat_map(|part| (0..free.len()).map(move |node| (part, node)));
-        // The first of those that had as much.
+        // Of pairs with the same load the first one is taken.
         let best = pairs.rev().max_by_key(|(part, node)| parts[*part].had_by(free[*node], before, load));
         let (part, node) = best.expect("there are no more parts than members");
         divisions.push(Division { source: parts.remove(part).source, node: free.remove(node) });
@@ -50,14 +53,14 @@ pub(super) fn divide(
     divisions
 }
 
-/// A prefix and what it has that no prefix before it has taken.
+/// A prefix, and the indexes of its sources that no earlier prefix has taken.
 struct Part {
     source: Prefix,
     taken: Vec<usize>,
 }
 
 impl Part {
-    /// How much of it was a member's before.
+    /// The part of its load that the member answered before.
     fn had_by(&self, node: NodeId, before: &Divisions, load: &Load) -> u64 {
         let Some(&primary) = before.among.first() else { return 0 };
         let taken = self.taken.iter().map(|index| load.inside[*index]);
@@ -71,7 +74,7 @@ fn choose(clients: Prefix, count: usize, load: &Load) -> Vec<Part> {
     for remaining in (1..=count as u64).rev() {
         let inside: u64 = left.iter().sum();
         let share = match load.outside * remaining >= inside {
-            // The primary has its share already.
+            // Sources outside of the divided addresses already give the primary its share.
             true => inside / remaining,
             false => (inside + load.outside) / (remaining + 1),
         };
@@ -84,7 +87,7 @@ fn choose(clients: Prefix, count: usize, load: &Load) -> Vec<Part> {
     parts
 }
 
-/// The shortest prefix whose load is nearest to `share`, of those that have any.
+/// The shortest prefix whose load is nearest to `share`. Prefixes without load are not considered.
 fn nearest(clients: Prefix, share: u64, load: &Load, left: &[u64]) -> Option<Prefix> {
     let mut sums = vec![0; left.len() + 1];
     for (index, gets) in left.iter().enumerate() {

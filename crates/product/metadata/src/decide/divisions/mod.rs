@@ -1,21 +1,25 @@
-//! Which replica answers whose gets (NICE §4.5): the clients' addresses in at most R divisions per partition.
+//! Which replica answers which gets (NICE §4.5): client addresses are divided into at most R
+//! divisions per partition.
 //!
 //! ```text
-//!   clients' addresses   .0 ─────────────── .127 ─────── .191 ──── .255      everybody else
+//!   clients' addresses   .0 ─────────────── .127 ─────── .191 ──── .255      all others
 //!                        primary: the rest      B: .128/26   C: .192/26       primary
 //! ```
 //!
-//! A division is a prefix; the primary has none, it answers whatever no division claims. So R - 1 divisions, the partition's entry of the unicast
-//! ring and that of the multicast ring are R + 1 entries (NICE §4.6). A longer prefix may lie within a shorter one.
+//! A division is a prefix. The primary has none: it answers all gets that no division covers. So R
+//! - 1 divisions, and the partition's entries of the unicast and the multicast ring, are R + 1
+//! entries (NICE §4.6). A longer prefix may lie within a shorter one.
 //!
 //! Divisions change for two reasons:
-//! 1. *members*: whoever serves has changed, or who leads. The partition is divided anew when its epoch is in force, in the same step if there is one.
-//! 2. *load*: by what nodes tell of the sources that ask them ([`crate::observe::SourceLoads`]), the busiest member would have less to
-//!    answer by more than [`GAIN_PERCENT_MIN`] of an equal share. That is looked at once an interval, when nothing else goes on, and at most
-//!    [`CHANGED_AT_ONCE_MAX`] partitions change at once.
+//! 1. *members*: the set of serving members or the primary has changed. The partition is divided
+//!    anew when its epoch is in force, in the same step if there is one.
+//! 2. *load*: by the loads that nodes report by source ([`crate::observe::SourceLoads`]), new
+//!    divisions would relieve the busiest member by more than [`GAIN_PERCENT_MIN`] percent of an
+//!    equal share. This is checked once an interval, when no other change is in progress, and at
+//!    most [`CHANGED_AT_ONCE_MAX`] partitions change at once.
 //!
-//! They are persisted with the partition, before any table has them (R13), so that a new leader goes on with the same. What becomes of them in
-//! tables is said in [`crate::announce::divisions`].
+//! Divisions are persisted with the partition before any table has them (R13), so that a new leader
+//! continues with the same ones. [`crate::announce::divisions`] compiles them to tables.
 
 mod by_load;
 
@@ -34,18 +38,19 @@ use crate::state::{Division, Divisions, Partition, Standing};
 use crate::view::Situation;
 use by_load::{busiest, divide};
 
-/// What a change must take from the busiest member, in percent of an equal share: less is noise.
+/// By how much a change must relieve the busiest member, in percent of an equal share. Smaller
+/// differences are noise.
 const GAIN_PERCENT_MIN: u64 = 10;
-/// Most partitions that are divided anew at once because of load.
+/// Upper bound of partitions that are divided anew at once because of load.
 const CHANGED_AT_ONCE_MAX: usize = 64;
-/// Most partitions whose load is looked at at once: those that are asked most.
+/// Upper bound of partitions whose load is examined at once: the most requested ones.
 const LOOKED_AT_MAX: usize = 256;
 
 const _: () =
     assert!(MEMBERS_MAX <= DIVISIONS_MAX + 1, "switches take as many divisions as a partition may have");
 
-/// Who answers gets of a partition: the primary, and at most R - 1 others that serve: originals in the ring's order, then who
-/// leaves, then who stands in for others.
+/// The members among which a partition's gets are divided: the primary, and at most R - 1 other
+/// serving members. Originals come first in the ring's order, then leaving members, then handoffs.
 fn among(partition: &Partition, replicas: usize) -> Vec<NodeId> {
     let others = partition.members.iter().filter(|member| member.node != partition.primary);
     let mut others: Vec<_> = others.filter(|member| member.standing == Standing::Serving).collect();
@@ -61,22 +66,24 @@ fn among(partition: &Partition, replicas: usize) -> Vec<NodeId> {
     [partition.primary].into_iter().chain(others).collect()
 }
 
-/// The clients' addresses in equal parts, one for each but the primary, each partition beginning with another one: so who asks for everything
-/// from one address asks all nodes.
+/// Divides the clients' addresses into equal parts, one for each member but the primary. Each
+/// partition begins with another part, so that the gets of a client that accesses all partitions
+/// are spread over all nodes.
 fn evenly(id: PartitionId, clients: Prefix, among: &[NodeId]) -> Vec<Division> {
     let bits = among.len().next_power_of_two().ilog2();
     let (parts, length) = (1usize << bits, clients.length + bits as u8);
     let others = among.iter().skip(1).enumerate();
     let division = |(index, node): (usize, &NodeId)| {
         let part = ((id.position() + index + 1) % parts) as u32;
-        // A shift by 32 means that there is one part: all addresses.
+        // A shift by 32 means that there is one part with all addresses.
         let offset = part.checked_shl(32 - u32::from(length)).unwrap_or(0);
         Division { source: Prefix::new((clients.first() | offset).to_be_bytes(), length), node: *node }
     };
     others.map(division).collect()
 }
 
-/// Adds to the partitions that change those that are to be divided anew; returns how many of them because of load.
+/// Adds to `changes` the partitions that must be divided anew. Returns how many of them change
+/// because of load.
 pub(crate) fn revise(situation: &Situation<'_>, changes: &mut BTreeMap<PartitionId, Partition>) -> usize {
     let Balancing::Source { clients } = situation.config.balancing else { return 0 };
     let is_in_force = situation.state.partitions().all(|(_, partition)| partition.activated);
@@ -89,7 +96,7 @@ pub(crate) fn revise(situation: &Situation<'_>, changes: &mut BTreeMap<Partition
     0
 }
 
-/// Partitions that are to be divided, with those that change already as they will be.
+/// The partitions whose gets are divided, with their numbers of replicas.
 fn divisible<'a>(
     situation: &Situation<'a>,
 ) -> impl Iterator<Item = (PartitionId, &'a Partition, usize)> + use<'a> {

@@ -11,7 +11,7 @@ fn nodes(ids: &[u16]) -> Vec<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
-/// Addresses by their last byte.
+/// The load of sources, which are given by the last byte of their addresses.
 fn load(sources: &[(u8, u64)]) -> Load {
     let address = |last: u8| u32::from_be_bytes([10, 20, 2, last]);
     Load { inside: sources.iter().map(|(last, gets)| (address(*last), *gets)).collect(), outside: 0 }
@@ -23,7 +23,7 @@ fn divided(id: u32, among: &[u16], load: &Load) -> Divisions {
     Divisions { among, list }
 }
 
-/// What each member answers, in the order of their ids.
+/// The number of gets that each member answers, in the order of node ids.
 fn shares(divisions: &Divisions, load: &Load) -> Vec<u64> {
     let mut shares: BTreeMap<NodeId, u64> = divisions.among.iter().map(|node| (*node, 0)).collect();
     *shares.get_mut(&divisions.among[0]).unwrap() += load.outside;
@@ -46,7 +46,7 @@ fn without_load_clients_are_divided_equally() {
     assert_eq!(evenly(1, &[1, 2]), [entry(0, 25, 2)]);
     assert_eq!(evenly(5, &[1]), []);
     let all = super::evenly(PartitionId(0), Prefix::new([0; 4], 0), &nodes(&[1]));
-    assert_eq!(all, [], "one part of all addresses is the primary's");
+    assert_eq!(all, [], "the primary serves the only part");
 }
 
 #[test]
@@ -63,19 +63,20 @@ fn as_many_clients_as_replicas_get_one_each() {
 
 #[test]
 fn shares_are_as_equal_as_prefixes_allow() {
-    // The heaviest alone, the others together.
+    // The source with the most gets is in one part, all others are in the other parts.
     let uneven = load(&[(1, 500), (2, 250), (3, 250), (9, 300), (10, 200)]);
     assert_eq!(busiest(&divided(0, &[1, 2, 3], &uneven), &uneven), Some(500));
-    // A part lies around another one: 10 alone, and all that is left of 8 to 15.
+    // One part encloses another: source 10 has its own, and the rest of 8 to 15 is in the part
+    // around it.
     let nested = load(&[(1, 300), (8, 100), (9, 100), (10, 300), (15, 100)]);
     let divisions = divided(0, &[1, 2, 3], &nested);
     assert_eq!(shares(&divisions, &nested), [300; 3], "{divisions:?}");
-    // Who is outside of the clients' addresses asks the primary.
+    // Sources outside of the divided addresses are served by the primary.
     let outside = Load { outside: 10_000, ..load(&[(1, 100), (2, 100)]) };
     assert_eq!(shares(&divided(0, &[1, 2, 3], &outside), &outside), [10_000, 100, 100]);
     let half = Load { outside: 100, ..load(&[(1, 100), (2, 100)]) };
     assert_eq!(shares(&divided(0, &[2, 1, 3], &half), &half), [100; 3]);
-    // One source cannot be divided.
+    // A single source cannot be divided.
     let alone = load(&[(1, 1_000)]);
     assert_eq!(busiest(&divided(0, &[1, 2, 3], &alone), &alone), Some(1_000));
 }
@@ -86,7 +87,7 @@ fn divisions_keep_their_members() {
     let before = divided(0, &[1, 2, 3], &clients);
     let held =
         |divisions: &Divisions, last: u8| divisions.holder(NodeId(1), u32::from_be_bytes([10, 20, 2, last]));
-    // A fourth replica takes from one of them alone.
+    // A fourth source changes the part of at most one member.
     let more = load(&[(1, 100), (65, 100), (129, 100), (200, 100)]);
     let among = nodes(&[1, 2, 3, 4]);
     let list = divide(PartitionId(0), CLIENTS, &among, &before, &more);
@@ -94,7 +95,7 @@ fn divisions_keep_their_members() {
     assert_eq!(shares(&after, &more), [100; 4]);
     let moved = [1, 65, 129].iter().filter(|last| held(&before, **last) != held(&after, **last)).count();
     assert!(moved <= 1, "{before:?} to {after:?}");
-    // The same load gives the same divisions again.
+    // Dividing the same load again gives the same divisions.
     assert_eq!(divide(PartitionId(0), CLIENTS, &before.among, &before, &clients), before.list);
 }
 
@@ -114,7 +115,7 @@ fn order_of_members_differs_by_partition() {
 fn serving_originals_come_first_and_joiners_are_left_out() {
     let process = |_| Process { incarnation: 1, storage: 1 };
     let mut partition = epochs::first(KeyspaceId::DEFAULT, MatchRange::ALL, nodes(&[2, 1, 3]), process);
-    assert_eq!(among(&partition, 3), nodes(&[2]), "promoted is not serving");
+    assert_eq!(among(&partition, 3), nodes(&[2]), "a promoted member does not serve yet");
     partition.members.iter_mut().for_each(|member| member.standing = Standing::Serving);
     assert_eq!(among(&partition, 3), nodes(&[2, 1, 3]));
     let other = |node, handoff, standing| Member {
@@ -125,11 +126,11 @@ fn serving_originals_come_first_and_joiners_are_left_out() {
     };
     partition.members.retain(|member| member.node != NodeId(3));
     partition.members.insert(0, other(9, true, Standing::Serving));
-    assert_eq!(among(&partition, 3), nodes(&[2, 1, 9]), "who stands in answers, too");
+    assert_eq!(among(&partition, 3), nodes(&[2, 1, 9]), "a serving handoff is included");
     partition.members.push(other(3, false, Standing::Copying));
     assert_eq!(among(&partition, 3), nodes(&[2, 1, 9]));
     partition.members.last_mut().unwrap().standing = Standing::Serving;
-    assert_eq!(among(&partition, 3), nodes(&[2, 1, 3]), "R - 1 besides the primary");
+    assert_eq!(among(&partition, 3), nodes(&[2, 1, 3]), "at most R - 1 besides the primary");
 }
 
 proptest! {

@@ -1,4 +1,5 @@
-//! Every transition, as a table.
+//! Tests of all transitions between epochs, in the form of tables: members before, observations,
+//! next epoch, next step.
 
 mod reshaping;
 mod room;
@@ -8,7 +9,8 @@ use super::*;
 use crate::policy::Policy;
 use crate::state::Left;
 
-/// Nodes 1 to 5, of which 1 to 3 are the originals; everything is live, proven, acknowledged, unless told otherwise.
+/// Observations about nodes 1 to 5, of which 1 to 3 are the originals. By default every node is
+/// live and proven, and has acknowledged the epoch.
 struct Table {
     live: [Option<Process>; 5],
     proven: bool,
@@ -19,7 +21,7 @@ struct Table {
     barred: bool,
     full: Option<u16>,
     stand_ins: &'static [u16],
-    /// Whether it is time for a handoff that is not urgent.
+    /// Whether the handoff delay has passed.
     is_time: bool,
     may_lead_again: bool,
     wants_fence: bool,
@@ -98,7 +100,7 @@ impl Observed for Table {
         self.expelled
     }
     fn led(&self, node: NodeId) -> usize {
-        // Node 5 leads least.
+        // Node 5 leads the fewest partitions.
         5 - usize::from(node.0)
     }
     fn stand_ins(&self, is_urgent: bool) -> Vec<(NodeId, Process)> {
@@ -130,7 +132,8 @@ impl Observed for Table {
     }
 }
 
-/// In epoch 5, led by the first of `members`; `+` serving, `p` promoted, `c` copying, `j` joining; `h` before it: a handoff.
+/// A partition in epoch 5, led by the first of `members`. Behind a node: `+` serving, `p` promoted,
+/// `c` copying, `j` joining; `h` before that marks a handoff.
 fn partition(members: &str) -> Partition {
     let member = |text: &str| {
         let standing = match &text[text.len() - 1..] {
@@ -162,7 +165,8 @@ fn partition(members: &str) -> Partition {
     }
 }
 
-/// `epoch primary members removed`, with `*` for an epoch that is not activated.
+/// The partition as `epoch primary: members -removed`. A `*` behind the epoch: it is not activated.
+/// A `j` behind a removed node: it had not served.
 fn show(partition: &Option<Partition>) -> String {
     let Some(partition) = partition else { return "-".into() };
     let mark = if partition.activated { "" } else { "*" };
@@ -194,7 +198,7 @@ fn requested_epoch_keeps_the_members() {
     let fence = |table: Table| Table { wants_fence: true, policy: Policy::quorum(3, 2), ..table };
     check("1+ 2+ 3+", fence(Table::default()), "6 1: 1+ 2+ 3+", "-");
     check("1+ 2c 3+", fence(Table::default()), "6 1: 1+ 2c 3+", "-");
-    // Who changes the members makes a new epoch anyway.
+    // If the members change, there is a new epoch anyway.
     let wiped = Some(Process { incarnation: 2, storage: 2 });
     check("1+ 2+ 3+", fence(Table::with(1, wiped)), "6* 3: 1j 2+ 3+ -1", "-");
 }
@@ -205,10 +209,11 @@ fn quorum_mode_removes_and_waits_for_no_silent_member() {
     let wiped = Some(Process { incarnation: 2, storage: 2 });
     check("1+ 2+ 3+", quorum(Table::with(2, None)), "-", "-");
     check("1+ 2+ 3+", quorum(Table { live: only(2), ..Table::default() }), "-", "-");
-    // Restarted with its storage it is a full member, while another one is silent.
+    // A node that restarts with its storage is a full member, while another one is silent.
     let table = Table { live: [Some(process(2)), None, Some(process(1)), None, None], ..Table::default() };
     check("1+ 2+ 3+", quorum(table), "6 1: 1p 2+ 3+", "-");
-    // Without it, it is a newcomer, and its former process is waited for (R12).
+    // A node that restarts without its storage is a newcomer, and its former process is waited for
+    // (R12).
     check("1+ 2+ 3+", quorum(Table::with(1, wiped)), "6* 3: 1j 2+ 3+ -1", "-");
     let silent = |copied| quorum(Table { copied, ..Table::with(2, None) });
     check("3+ 2+ 1j", silent(false), "-", "5 3: 3+ 2+ 1c");
@@ -221,21 +226,21 @@ fn the_table_of_transitions() {
     let default = Table::default;
     let wiped = Some(Process { incarnation: 2, storage: 2 });
     check("1+ 2+ 3+", default(), "-", "-");
-    // Suspected: a secondary, the primary, two, all.
+    // Suspected nodes: a secondary, the primary, two nodes, all nodes.
     check("1+ 2+ 3+", Table::with(2, None), "6* 1: 1+ 3+ -2", "-");
     check("1+ 2+ 3+", Table::with(1, None), "6* 3: 2+ 3+ -1", "-");
     check("1+ 2+ 3+", Table { live: only(2), ..default() }, "6* 2: 2+ -1 -3", "-");
     check("1+ 2+ 3+", Table { live: [None; 5], ..default() }, "-", "-");
     check("1+ 2+ 3+", Table { proven: false, ..Table::with(2, None) }, "-", "-");
-    // Restarted: with its storage, without.
+    // Restarted nodes: with their storage, and without.
     check("1+ 2+ 3+", Table::with(1, Some(process(2))), "6 1: 1p 2+ 3+", "-");
     check("1+ 2+ 3+", Table::with(1, wiped), "6* 3: 1j 2+ 3+ -1", "-");
     check("1+", Table::with(1, wiped), "-", "-");
-    // Not a member: joins, unless barred, or unless nobody could give it the data.
+    // An original that is not a member joins, unless it is barred, or no live member has the data.
     check("1+ 2+", default(), "6 1: 1+ 2+ 3j", "-");
     check("1+ 2+", Table { barred: true, ..default() }, "-", "-");
     check("1+ 2+", Table { live: only(3), ..default() }, "-", "-");
-    // On its way in.
+    // The states of a joiner.
     check("1+ 2+ 3j", Table { acknowledged: 4, ..default() }, "-", "-");
     check("1+ 2+ 3j", Table { copied: true, ..default() }, "-", "5 1: 1+ 2+ 3c");
     check("1+ 2+ 3c", default(), "-", "-");
@@ -243,12 +248,12 @@ fn the_table_of_transitions() {
     check("1+ 2+ 3c", Table { copied: true, acknowledged: 4, ..default() }, "-", "-");
     check("1+ 2+ 3p", default(), "-", "5 1: 1+ 2+ 3+");
     check("1+ 2+ 3p", Table { acknowledged: 4, ..default() }, "-", "-");
-    // Lost on its way in: never a primary, never waited for.
+    // A joiner that fails never becomes the primary, and is not waited for.
     check("1+ 2+ 3c", Table::with(3, None), "6 1: 1+ 2+ -3j", "-");
     check("1+ 2+ 3c", Table::with(3, Some(process(2))), "6 1: 1+ 2+ 3j", "-");
     check("1+ 2+ 3c", Table::with(1, None), "6* 2: 2+ 3c -1", "-");
     check("1+ 3c", Table { live: only(3), ..default() }, "-", "-");
-    // Expelled; but never the last.
+    // An expelled member is removed, unless it is the last one.
     let expelled = |node| Table { expelled: Some(NodeId(node)), ..default() };
     check("1+ 2+ 3+", expelled(1), "6* 3: 2+ 3+ -1", "-");
     check("1+ 2j 3j", expelled(1), "-", "5 1: 1+ 2c 3c");
@@ -258,20 +263,20 @@ fn the_table_of_transitions() {
 fn full_node_does_not_join() {
     let full = |node, table: Table| Table { full: Some(node), ..table };
     let default = Table::default;
-    // A returning original is left out, as is one that becomes full on its way in.
+    // A full original does not return, and a joiner that becomes full is removed.
     check("1+ 2+", full(3, default()), "-", "-");
     check("1+ 2+", full(2, default()), "6 1: 1+ 2+ 3j", "-");
     check("1+ 2+ 3j", full(3, default()), "6 1: 1+ 2+ -3j", "5 1: 1+ 2+ 3c");
     check("1+ 2+ 3c", full(3, default()), "6 1: 1+ 2+ -3j", "-");
     check("1+ 2+ 4hc", full(4, Table::with(3, None)), "6 1: 1+ 2+ -4j", "-");
-    // Who holds everything stays: it is the one that may have to lead.
+    // A full member with all data stays, because it may have to lead.
     check("1+ 2+ 3+", full(3, default()), "-", "-");
     check("1+ 2+ 3p", full(3, default()), "-", "5 1: 1+ 2+ 3+");
     check("1+ 2+ 3+", full(3, Table::with(3, Some(process(2)))), "6 1: 1+ 2+ 3p", "-");
-    // Wiped and full: it served, so it is waited for.
+    // A full member that has lost its storage is removed, and waited for, because it had served.
     let wiped = Some(Process { incarnation: 2, storage: 2 });
     check("1+ 2+ 3+", full(3, Table::with(3, wiped)), "6* 1: 1+ 2+ -3", "-");
-    // A quorum counts it.
+    // In quorum mode a full member stays.
     let quorum = Table { policy: Policy::quorum(3, 2), ..default() };
     check("1+ 2+ 3j", full(3, quorum), "-", "5 1: 1+ 2+ 3c");
 }
@@ -281,17 +286,19 @@ fn later_epochs_still_wait_for_a_removal() {
     let silent = Table { acknowledged: 4, ..Table::with(2, None) };
     let removed = next_epoch(&partition("1+ 2+ 3+"), &silent).unwrap();
     assert_eq!(show(&next_step(&removed, &silent)), "-");
-    // It comes back before anything else is known: joins, the wait goes on.
+    // The removed node returns before anything else is observed: it joins, and the wait continues.
     let back = Table { acknowledged: 4, ..Table::default() };
     let joining = next_epoch(&removed, &back).unwrap();
     assert_eq!(show(&Some(joining.clone())), "7* 1: 1+ 3+ 2j -2");
-    // Harmless: in force, but it gets no lease before it knows.
+    // Its lease has ended: the epoch is in force, but the node gets no lease before it knows of its
+    // removal.
     let harmless = Table { harmless: true, ..back };
     assert_eq!(show(&next_step(&joining, &harmless)), "7 1: 1+ 3+ 2j -2");
-    // It says itself that it knows.
+    // The node has acknowledged an epoch that removes it.
     let knows = Table { acknowledged: 6, ..Table::default() };
     assert_eq!(show(&next_step(&joining, &knows)), "7 1: 1+ 3+ 2j");
-    // Another process has taken its place: forgotten, but not before the epoch is in force.
+    // Another process has replaced the removed one, which is forgotten, but not before the epoch is
+    // in force.
     let replaced = Table { acknowledged: 4, ..Table::with(2, Some(process(2))) };
     assert_eq!(show(&next_step(&joining, &replaced)), "-");
     let replaced = Table { harmless: true, ..replaced };
@@ -300,7 +307,7 @@ fn later_epochs_still_wait_for_a_removal() {
 
 #[test]
 fn handoffs_replace_absent_originals() {
-    // The others are not there, unless they are members.
+    // Originals that are not listed are not live.
     let spare = |members: &str| {
         let mut table = Table { stand_ins: &[4, 5], ..Table::default() };
         for original in 1..=3 {
@@ -315,27 +322,30 @@ fn handoffs_replace_absent_originals() {
         table.live[node - 1] = None;
         table
     };
-    // One is away: not before it is time, not before the epoch is acknowledged, not if nobody is to spare.
+    // One original is absent: no handoff joins before the delay has passed and the epoch is
+    // acknowledged, or if no node is available.
     check("1+ 2+", spare("1 2"), "6 1: 1+ 2+ 4hj", "-");
     check("1+ 2+", Table { is_time: false, ..spare("1 2") }, "-", "-");
     check("1+ 2+", Table { acknowledged: 4, ..spare("1 2") }, "-", "-");
     check("1+ 2+", Table { stand_ins: &[], ..spare("1 2") }, "-", "-");
-    // Two are away: too few for puts, so it is urgent.
+    // Two are absent, too few are left for puts: handoffs join without the delay.
     check("1+", Table { is_time: false, ..spare("1") }, "6 1: 1+ 4hj 5hj", "-");
     check("1+", Table { stand_ins: &[4], ..spare("1") }, "6 1: 1+ 4hj", "-");
     check("1+ 4h+", spare("1"), "6 1: 1+ 4h+ 5hj", "-");
-    // It takes the same way in.
+    // A handoff goes through the same states as an original.
     check("1+ 2+ 4hj", spare("1 2"), "-", "5 1: 1+ 2+ 4hc");
     check("1+ 2+ 4hc", Table { copied: true, ..spare("1 2") }, "6 1: 1+ 2+ 4hp", "-");
     check("1+ 2+ 4hp", spare("1 2"), "-", "5 1: 1+ 2+ 4h+");
-    // A removal adds nobody; a handoff leads nothing; its own removal is waited for if it served.
+    // A removal adds no handoff. A handoff does not become the primary. If a removed handoff had
+    // served, it is waited for.
     check("1+ 2+ 3+", without("1 2 3", 3), "6* 1: 1+ 2+ -3", "-");
     check("1+ 2+ 4h+", without("1 2", 1), "6* 2: 2+ 4h+ -1", "-");
     check("1+ 2+ 4h+", without("1 2", 4), "6* 1: 1+ 2+ -4", "-");
     check("1+ 2+ 4hc", without("1 2", 4), "6 1: 1+ 2+ -4j", "-");
-    // Neither is it the one by which the last original is dropped, nor does it keep the partition going alone.
+    // The last original is not removed, even if serving handoffs would remain.
     check("1+ 4h+ 5h+", without("1", 1), "-", "-");
-    // Restarted: with its storage it stays, without it begins again, if it served its former life is waited for.
+    // A restarted handoff stays if it has its storage and all data; otherwise it joins anew. If it
+    // lost its storage after it had served, its former process is waited for.
     let mut restarted = spare("1 2");
     restarted.live[3] = Some(process(2));
     check("1+ 2+ 4h+", restarted, "6 1: 1+ 2+ 4hp", "-");
@@ -345,16 +355,17 @@ fn handoffs_replace_absent_originals() {
     let mut wiped = spare("1 2");
     wiped.live[3] = Some(Process { incarnation: 2, storage: 2 });
     check("1+ 2+ 4h+", wiped, "6* 1: 1+ 2+ 4hj -4", "-");
-    // The original is back: nobody leaves before it serves.
+    // The original returns: the handoff leaves only when the original serves.
     check("1+ 2+ 4h+", spare("1 2 3"), "6 1: 1+ 2+ 4h+ 3j", "-");
     check("1+ 2+ 4h+ 3c", spare("1 2 3"), "-", "-");
     check("1+ 2+ 4h+ 3p", spare("1 2 3"), "-", "5 1: 1+ 2+ 4h+ 3+");
     check("1+ 2+ 4h+ 3+", spare("1 2 3"), "6* 1: 1+ 2+ 3+ -4", "-");
     check("1+ 2+ 4hj 3+", spare("1 2 3"), "6 1: 1+ 2+ 3+ -4j", "5 1: 1+ 2+ 4hc 3+");
-    // One of two is back: the handoff that has come least far leaves; of equals the newest.
+    // One of two originals returns: the handoff with the least progress leaves, and of equals the
+    // newest.
     check("1+ 4h+ 5h+ 2+", spare("1 2"), "6* 1: 1+ 4h+ 2+ -5", "-");
     check("1+ 4hc 5h+ 2+", spare("1 2"), "6 1: 1+ 5h+ 2+ -4j", "-");
-    // Needed again at the very moment.
+    // The handoff is needed again, because another original fails at this moment.
     check("1+ 2+ 4h+ 3+", without("1 2 3", 2), "6* 1: 1+ 4h+ 3+ -2", "-");
 }
 
@@ -367,7 +378,7 @@ fn first_original_leads_a_whole_partition_again() {
     check("1+ 2+ 3+", again(), "-", "-");
     check("2+ 1p 3+", again(), "-", "5 2: 2+ 1+ 3+");
     check("2+ 1+ 3c", again(), "-", "-");
-    // What else there is to do comes first.
+    // Other changes come first.
     check("2+ 1+", again(), "6 2: 2+ 1+ 3j", "-");
     check("2+ 1+ 3+ 4h+", again(), "6* 2: 2+ 1+ 3+ -4", "-");
     let mut waiting = partition("2+ 1+ 3+");
@@ -375,7 +386,8 @@ fn first_original_leads_a_whole_partition_again() {
     assert_eq!(show(&next_epoch(&waiting, &again())), "-");
 }
 
-/// A partition whose ring names other nodes; the originals, newcomers marked, are shown behind the members.
+/// The next epoch and the originals (newcomers are marked `n`) of a partition for which the ring
+/// names other nodes.
 fn moving(originals: &str, members: &str, observed: &Table) -> (String, String) {
     let mut partition = partition(members);
     let node = |text: &str| NodeId(text[..1].parse().unwrap());
@@ -402,19 +414,19 @@ fn original_is_replaced_when_the_newcomer_has_copied() {
     assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4j", &to_124()), "- | ");
     let copied = Table { copied: true, ..to_124() };
     assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", &copied), "6 1: 1+ 2+ 3+ 4p | 1 2 4");
-    // Only when the newcomer serves does the other one go, and is waited for.
+    // The replaced original leaves only when the newcomer serves, and is waited for.
     assert_eq!(epoch("1 2 4", "1+ 2+ 3+ 4p", &to_124()), "- | ");
     assert_eq!(epoch("1 2 4", "1+ 2+ 3+ 4+", &to_124()), "6* 1: 1+ 2+ 4+ -3 | 1 2 4");
-    // The primary goes like any other: it leads on until then.
+    // A primary is replaced like any other original, and leads until then.
     let to_423 = || wants([4, 2, 3]);
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", &to_423()), "6 1: 1+ 2+ 3+ 4j | 4n 2 3");
     assert_eq!(epoch("4 2 3", "1+ 2+ 3+ 4+", &to_423()), "6* 4: 2+ 3+ 4+ -1 | 4 2 3");
-    // Two are replaced one after the other.
+    // Two originals are replaced one after the other.
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", &wants([4, 2, 5])), "6 1: 1+ 2+ 3+ 4j | 4n 2 3");
     assert_eq!(epoch("4n 2 3", "1+ 2+ 3+ 4j", &wants([4, 2, 5])), "- | ");
-    // Whoever leaves and is wanted back is an original at once.
+    // A leaving member that should stay after all becomes an original again at once.
     assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", &wants([1, 2, 3])), "6 1: 1+ 2+ 3+ -4j | 1 2 3");
-    // Only the order is another one: that takes no epoch.
+    // If only the order changes, there is no new epoch.
     assert_eq!(
         moving("1 2 3", "1+ 2+ 3+", &wants([3, 1, 2])),
         ("- | ".into(), "5 1: 1+ 2+ 3+ | 3 1 2".into())
@@ -431,15 +443,18 @@ fn move_waits_until_no_other_replica_is_missing() {
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table { acknowledged: 4, ..Table::default() }), "- | ");
     assert_eq!(epoch("1 2 3", "1+ 2c 3+", Table::default()), "- | ");
     assert_eq!(epoch("1 2 3", "1+ 2+ 3+", Table::with(2, None)), "6* 1: 1+ 3+ -2 | 1 2 3");
-    // The one that is to go is dead: its place is taken all the same, also by who stands in for it.
+    // A dead original is replaced all the same. The handoff that stands in for it may itself become
+    // the original.
     assert_eq!(epoch("1 2 3", "1+ 2+", Table::with(3, None)), "6 1: 1+ 2+ 4j | 1 2 4n");
     assert_eq!(epoch("1 2 3", "1+ 2+ 4h+", Table::with(3, None)), "6* 1: 1+ 2+ 4j -4 | 1 2 4n");
     assert_eq!(epoch("1 2 3", "1+ 2+ 5h+", Table::with(3, None)), "6 1: 1+ 2+ 5h+ 4j | 1 2 4n");
-    // A newcomer that dies comes back as one, and is replaced if it is given up.
+    // A newcomer that fails joins again when it returns, and is replaced if it should not be an
+    // original any more.
     assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", Table::with(4, None)), "6 1: 1+ 2+ 3+ -4j | 1 2 4n");
     assert_eq!(epoch("1 2 4n", "1+ 2+ 3+", Table::default()), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
     assert_eq!(epoch("1 2 5n", "1+ 2+ 3+", Table::with(5, None)), "6 1: 1+ 2+ 3+ 4j | 1 2 4n");
-    // Who leaves holds everything: it leads when the others are gone, and is no member without what it held.
+    // A leaving member has all data. So it becomes the primary if the others fail, and is removed
+    // if it loses its storage.
     let alone = Table { live: only(3), ..Table::default() };
     assert_eq!(epoch("1 2 4n", "1+ 2+ 3+ 4c", alone), "6* 3: 3+ -1 -2 -4j | 1 2 4n");
     let wiped = Some(Process { incarnation: 2, storage: 2 });

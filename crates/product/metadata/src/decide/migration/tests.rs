@@ -1,4 +1,4 @@
-//! What follows from constructed loads.
+//! The steps that follow from constructed loads.
 
 use super::*;
 
@@ -24,7 +24,8 @@ fn rooms(count: u16) -> Vec<Room> {
     (0..count).map(|node| Room { node: NodeId(node), has_space: true, held: 0 }).collect()
 }
 
-/// Of match values from a thousand times its number on, at these nodes, the first of which answers so many reads.
+/// A partition whose match values begin at a thousand times its number. The first of its nodes
+/// answers `reads` reads.
 fn load(number: u32, nodes: &[u16], reads: u64) -> Load {
     let first = u128::from(number) * 1000;
     Load {
@@ -58,7 +59,8 @@ fn split(id: u32, at: u128, because: Because) -> Step {
 
 #[test]
 fn hot_node_gives_its_hottest_fitting_partition_to_the_least_utilised() {
-    // Means: 400. Node 0 has 700; what has 350 would make node 3 one of 450, which is below 520.
+    // The mean is 400. Node 0 has 700; one of its partitions with 350 would raise node 3 to 450,
+    // which is below the limit of 520.
     let partitions = [
         load(0, &[0, 1], 350),
         load(1, &[0, 2], 350),
@@ -67,19 +69,19 @@ fn hot_node_gives_its_hottest_fitting_partition_to_the_least_utilised() {
         load(4, &[3, 1], 100),
     ];
     assert_eq!(steps(&rules(), 4, &partitions), [given(0, 0, 3, &[3, 1])]);
-    // The hottest does not fit, the next one does.
+    // The hottest partition does not fit, but the next one does.
     let mut uneven = partitions.clone();
     uneven[0].reads = [(NodeId(0), 450)].into();
     uneven[1].reads = [(NodeId(0), 250)].into();
     assert_eq!(steps(&rules(), 4, &uneven), [given(1, 0, 3, &[3, 2])]);
-    // Who holds it already leads from then on.
+    // A receiver that already holds the partition becomes its leader.
     let mut held = partitions.clone();
     held[0].nodes = vec![NodeId(0), NodeId(3)];
     assert_eq!(steps(&rules(), 4, &held), [given(0, 0, 3, &[3, 0])]);
-    // In a chain nobody can change places.
+    // In a chain, members cannot swap their roles.
     let chain = Rules { is_chain: true, ..rules() };
     assert_eq!(steps(&chain, 4, &held), [given(1, 0, 3, &[3, 2])]);
-    // What rests stays.
+    // A resting partition is not moved.
     held[0].rests = true;
     assert_eq!(steps(&rules(), 4, &held), [given(1, 0, 3, &[3, 2])]);
 }
@@ -91,10 +93,14 @@ fn full_node_gets_no_partition() {
     let mut nodes = rooms(3);
     nodes[2].has_space = false;
     let next_best = [split(0, 500, Because::Hot)];
-    assert_eq!(judge(&rules(), &nodes, &partitions).steps, next_best, "its disk is full");
+    assert_eq!(judge(&rules(), &nodes, &partitions).steps, next_best, "the disk of node 2 is full");
     nodes[2] = Room { node: NodeId(2), has_space: true, held: 4 };
     let few = Rules { per_node_max: 5, ..rules() };
-    assert_eq!(judge(&few, &nodes, &partitions).steps, next_best, "it holds enough of other keyspaces");
+    assert_eq!(
+        judge(&few, &nodes, &partitions).steps,
+        next_best,
+        "node 2 has too many replicas of other keyspaces"
+    );
     nodes[2].held = 3;
     assert_eq!(judge(&few, &nodes, &partitions).steps, [given(0, 0, 2, &[2])]);
 }
@@ -104,7 +110,8 @@ fn taker_in_a_chain_takes_over_the_tails_reads() {
     let mut chain = [load(0, &[0, 1], 0), load(1, &[0, 3], 0), load(2, &[2, 3], 0), load(3, &[1], 60)];
     (chain[0].reads, chain[0].updates) = ([(NodeId(1), 150)].into(), 300);
     chain[1].updates = 290;
-    // 590, 510, 0, 290; the mean is 347. The head of the first gives its place; the tail, hot too, has nothing to give any more.
+    // Loads 590, 510, 0 and 290; the mean is 347. The first partition's head is replaced. Its tail,
+    // which is also hot, loses the reads and is then not overloaded any more.
     assert_eq!(steps(&Rules { is_chain: true, ..rules() }, 4, &chain), [given(0, 0, 2, &[2, 1])]);
 }
 
@@ -115,7 +122,7 @@ fn even_or_low_load_causes_no_steps() {
     let little = [load(0, &[0], 90), load(1, &[1], 0), load(2, &[2], 0)];
     assert_eq!(steps(&rules(), 3, &little), []);
     assert_eq!(steps(&rules(), 3, &[]), []);
-    // 1.3 times the mean is not above it.
+    // A load of 1.3 times the mean is within the limit.
     let near = [load(0, &[0], 390), load(1, &[1], 300), load(2, &[2], 210)];
     assert_eq!(steps(&rules(), 3, &near), []);
 }
@@ -125,7 +132,7 @@ fn updates_are_load_of_every_member() {
     let mut partitions =
         [load(0, &[0, 1], 0), load(1, &[0, 2], 0), load(2, &[1, 0], 0), load(3, &[3, 2], 100)];
     partitions[..3].iter_mut().for_each(|load| load.updates = 100);
-    // 300, 200, 100, 100; the mean is 175. Changing places with a member would help nobody.
+    // Loads 300, 200, 100 and 100; the mean is 175. Moving reads to another member would not help.
     assert_eq!(steps(&rules(), 4, &partitions), [given(0, 0, 2, &[2, 1])]);
 }
 
@@ -133,18 +140,18 @@ fn updates_are_load_of_every_member() {
 fn too_hot_partition_is_split_at_the_median_load() {
     let mut partitions = [load(0, &[0], 900), load(1, &[1], 50), load(2, &[2], 50)];
     assert_eq!(steps(&rules(), 3, &partitions), [split(0, 500, Because::Hot)]);
-    // One key alone: it is named, and not moved about.
+    // If a single key has the load, it is reported and not moved.
     partitions[0].cut = Some((1, 980));
     partitions[0].top = Some((7, 970));
     let verdict = judge(&rules(), &rooms(3), &partitions);
     assert_eq!(verdict.steps, []);
     assert_eq!(verdict.hot_keys, [HotKey { id: PartitionId(0), value: 7, percent: 261 }]);
     assert_eq!(verdict.hottest(), Some((NodeId(0), 270)));
-    // Nor is more split than there may be.
+    // No partition is split at the upper bounds of partitions.
     partitions[0] = load(0, &[0], 900);
     assert_eq!(steps(&Rules { partitions_max: 3, ..rules() }, 3, &partitions), []);
     assert_eq!(steps(&Rules { per_node_max: 1, ..rules() }, 3, &partitions), []);
-    // Where nothing is known of how it lies, nothing is done.
+    // Without a known value to split at, no step follows.
     partitions[0].cut = None;
     assert_eq!(steps(&rules(), 3, &partitions), []);
 }
@@ -158,11 +165,11 @@ fn cold_neighbours_are_merged_unless_they_would_be_split_again() {
     assert_eq!(steps(&rules(), 3, &partitions), merged(1, 2));
     assert_eq!(steps(&Rules { partitions_min: 6, ..rules() }, 3, &partitions), []);
     let small = Rules { keys_max: Some(39), ..rules() };
-    assert_eq!(steps(&small, 3, &partitions), [], "more than half of what one may hold");
+    assert_eq!(steps(&small, 3, &partitions), [], "the merged partition would be too large");
     partitions[2].is_young = true;
     assert_eq!(steps(&rules(), 3, &partitions), []);
     partitions[2] = load(2, &[0], 60);
-    assert_eq!(steps(&rules(), 3, &partitions), [], "hot next to cold");
+    assert_eq!(steps(&rules(), 3, &partitions), [], "a neighbour is hot");
 }
 
 #[test]
@@ -173,13 +180,14 @@ fn full_partition_is_split_at_the_median_key() {
     assert_eq!(steps(&Rules { bytes_max: Some(999), ..rules() }, 2, &partitions), [full(0), full(1)]);
     let roomy = Rules { keys_max: Some(10), bytes_max: Some(1000), ..rules() };
     assert_eq!(steps(&roomy, 2, &partitions), []);
-    // One change for each.
+    // Each partition has at most one change.
     let hot = [load(0, &[0], 1000), load(1, &[1], 10)];
     let both = steps(&Rules { keys_max: Some(9), ..rules() }, 2, &hot);
     assert_eq!(both, [split(0, 500, Because::Hot), full(1)]);
 }
 
-/// Keys in their order, the first of which are asked most, by Zipf's law with this exponent.
+/// The shares of keys in their order. The first keys are the most requested, by Zipf's law with a
+/// given exponent.
 struct Keys(Vec<f64>);
 
 impl Keys {
@@ -192,7 +200,7 @@ impl Keys {
         self.0.get(range.first() as usize..=last).unwrap_or_default()
     }
 
-    /// A partition as it would be counted, and as its node would sample it.
+    /// A partition's load as switches would count it and its node would sample it.
     fn load(&self, number: u32, range: MatchRange, nodes: Vec<NodeId>, rests: bool) -> Load {
         let keys = self.within(range);
         let total: f64 = keys.iter().sum();
@@ -211,7 +219,8 @@ impl Keys {
     }
 }
 
-/// Most loaded ÷ mean in percent, period by period, when all keys begin in one partition of R nodes.
+/// For each period, the load of the most loaded node in percent of the mean. At first one partition
+/// on R nodes has all keys.
 fn periods(keys: &Keys, replicas: u16, periods: u64) -> Vec<u64> {
     let mut partitions = vec![(0, MatchRange::ALL, nodes(replicas))];
     let (mut next, mut moved, mut percents) = (1, BTreeMap::<u32, u64>::new(), Vec::new());
@@ -241,7 +250,7 @@ fn periods(keys: &Keys, replicas: u16, periods: u64) -> Vec<u64> {
                     partitions.insert(place + 1, (next + 1, high, nodes));
                     next += 2;
                 }
-                Step::Merge { ids } => panic!("{ids:?} are merged while there is load"),
+                Step::Merge { ids } => panic!("{ids:?} are merged although they have load"),
             }
         }
     }
@@ -254,7 +263,7 @@ fn ordered_keys_by_zipf_are_spread_within_ten_periods() {
         let percents = periods(&Keys::zipf(1000, 0.99), replicas, 10);
         assert!(percents[0] >= 300 && percents[10] <= 130, "R = {replicas}: {percents:?}");
         let later = periods(&Keys::zipf(1000, 0.99), replicas, 30);
-        assert!(later[10..].iter().all(|percent| *percent <= 130), "it stays so: {later:?}");
+        assert!(later[10..].iter().all(|percent| *percent <= 130), "the load stays even: {later:?}");
     }
 }
 
@@ -263,6 +272,6 @@ fn too_hot_key_ends_alone_on_a_node_and_stays() {
     let mut keys = Keys::zipf(200, 0.99);
     keys.0[100] = keys.0.iter().sum();
     let percents = periods(&keys, 1, 40);
-    // Half of everything is asked of it: three times the mean of six nodes.
+    // Half of all requests are for this key: three times the mean of six nodes.
     assert!(percents[30..].iter().all(|percent| (300..=330).contains(percent)), "{percents:?}");
 }

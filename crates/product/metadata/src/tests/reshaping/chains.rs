@@ -1,4 +1,5 @@
-//! Chains are split and merged as others are; what takes their place is a chain in the same order (C10).
+//! Chains are split and merged like other partitions, and the children are chains in the same order
+//! (C10).
 
 use nicekv_proto::placement::{KeyspaceSpec, Protocol};
 use nicekv_proto::{NodeId, PartitionId};
@@ -14,7 +15,7 @@ fn of_chains() -> Cluster {
     cluster
 }
 
-/// Of a partition: its members in their order, who leads, and whether it is in force.
+/// A partition's members in their order, its primary, and whether its epoch is activated.
 fn chain(cluster: &Cluster, partition: u32) -> (Vec<NodeId>, NodeId, bool) {
     let state = state(cluster);
     let partition = state.partition(PartitionId(partition)).unwrap();
@@ -24,7 +25,7 @@ fn chain(cluster: &Cluster, partition: u32) -> (Vec<NodeId>, NodeId, bool) {
 #[test]
 fn children_of_a_chain_keep_its_order() {
     let mut cluster = of_chains();
-    // Who comes back with nothing stands behind the others, whatever the ring's order is.
+    // A member that returns without data is last in the chain, whatever the ring's order is.
     let (before, head, _) = chain(&cluster, 1);
     cluster.kill(head);
     cluster.run(400);
@@ -39,7 +40,8 @@ fn children_of_a_chain_keep_its_order() {
     for child in [4, 5] {
         assert_eq!(chain(&cluster, child), (order.clone(), order[0], true));
     }
-    // Two that have the same members in another order become one, in the first one's.
+    // Two partitions with the same members in different orders are merged in the order of the first
+    // one.
     let (second, ..) = chain(&cluster, 2);
     assert_ne!(second, order);
     begin(&mut cluster, &merge(5, 2));
@@ -47,7 +49,8 @@ fn children_of_a_chain_keep_its_order() {
     assert_eq!(chain(&cluster, 6), (order.clone(), order[0], true));
 }
 
-/// Its members have all said that it is born before anything is decided, or said to clients: one of them was the tail of another chain (C7).
+/// A child is activated only after all its members have acknowledged it, because one of them was
+/// the tail of another chain (C7).
 #[test]
 fn new_partition_is_not_served_before_all_members_know_it() {
     let mut cluster = of_chains();

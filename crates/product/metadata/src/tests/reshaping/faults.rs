@@ -1,4 +1,4 @@
-//! Whatever fails in whatever phase, and at random.
+//! Failures in every phase of a split or merge, and at random times.
 
 use nicekv_proto::NodeId;
 use proptest::prelude::*;
@@ -9,7 +9,8 @@ use crate::tests::faults::{disturb, heal};
 use crate::tests::scenarios::ready;
 use crate::{PartitionChange, ReshapingPhase};
 
-/// Each member dies in each phase, for good, for a while, for a moment, or loses its disk; with a split and with a merge.
+/// Each member dies in each phase of a split and of a merge: for a long time, briefly, with the
+/// loss of its disk, or while the leader changes.
 #[test]
 fn random_deaths_in_every_phase() {
     for wanted in [split(2), merge(1, 2)] {
@@ -39,7 +40,7 @@ fn random_deaths_in_every_phase() {
     }
 }
 
-/// All power is gone in each phase, and comes back.
+/// All nodes and the metadata service stop in each phase, and restart.
 #[test]
 fn restarted_cluster_continues() {
     for wanted in [split(2), merge(1, 2)] {
@@ -63,9 +64,9 @@ fn restarted_cluster_continues() {
     }
 }
 
-/// The leader changes after every step: the next one goes on by looking.
+/// The leader changes after every step, and the next one continues from the persisted state.
 #[test]
-fn a_new_leader_after_every_step() {
+fn split_and_merge_continue_with_a_new_leader_after_every_step() {
     for wanted in [split(2), merge(1, 2)] {
         let mut cluster = ready(3, 3);
         begin(&mut cluster, &wanted);
@@ -86,13 +87,14 @@ fn a_new_leader_after_every_step() {
                 cluster.start_metadata();
             }
             cluster.run(1);
-            assert!(cluster.now_ns < 20_000_000_000, "it goes on: {:#?}", cluster.status().reshapings);
+            assert!(cluster.now_ns < 20_000_000_000, "no progress: {:#?}", cluster.status().reshapings);
         }
         finish(&mut cluster);
     }
 }
 
-/// A member that hears nothing of its partition's end, and does nothing of its own accord, answers no get of it once it is none of the children's.
+/// A member that is not notified of its partition's end, and is not a member of the children, must
+/// not answer gets of it.
 #[test]
 fn member_cut_off_at_the_split_recovers() {
     for node in 1..=3 {
@@ -118,7 +120,7 @@ fn member_cut_off_at_the_split_recovers() {
     }
 }
 
-/// Something that may be asked for now, at random.
+/// Requests a random split, merge or cancellation, which may be refused.
 fn reshape(cluster: &mut Cluster) {
     let Some(core) = cluster.core.as_mut() else { return };
     let ids: Vec<u32> = core.committed.partitions().map(|(id, _)| id.0).collect();
@@ -147,7 +149,8 @@ fn survive(seed: u64, nodes: u16, replicas: usize) {
     finish(&mut cluster);
 }
 
-/// Seeds in which a node that is a member of no child missed that its partition had ended. Random ones find that one time in fifty.
+/// With these seeds, a node that is not a member of any child misses the end of its partition. That
+/// happens with one random seed in fifty.
 #[test]
 fn nodes_outside_all_children_learn_that_the_parent_ended() {
     [36, 101, 133].into_iter().for_each(|seed| survive(seed, 5, 3));

@@ -1,4 +1,5 @@
-//! A keyspace by range: its tables, and what may be asked of it. How splits are carried out has nothing to do with where they are.
+//! A range-partitioned keyspace: its tables, and the requests that it allows. Carrying out a split
+//! does not depend on where it is.
 
 use nicekv_proto::KeyspaceId;
 use nicekv_proto::placement::{KeyOrder, KeyspaceSpec};
@@ -23,7 +24,7 @@ fn by_range() -> Cluster {
     cluster
 }
 
-/// Of the records that the switch has: first and last value, and partition, in their order.
+/// The records of a switch: first and last match value, and partition, ascending.
 fn records(cluster: &Cluster) -> Vec<(u128, u128, u32)> {
     let tables = cluster.switches.values().next().unwrap().tables.as_ref().unwrap();
     let mut records: Vec<_> = tables.record.iter().map(|it| (it.first, it.last, it.partition)).collect();
@@ -41,17 +42,21 @@ fn partitions_are_split_at_any_value_and_have_records_instead_of_vnodes() {
     let (half, cut) = (1 << 127, (0x6d << 120) + 1);
     assert_eq!(records(&cluster), [(0, half - 1, 4), (half, u128::MAX, 5)]);
     let tables = cluster.switches.values().next().unwrap().tables.clone().unwrap();
-    assert_eq!((tables.unicast.len(), tables.multicast.len()), (4, 4), "those of the default keyspace alone");
+    assert_eq!(
+        (tables.unicast.len(), tables.multicast.len()),
+        (4, 4),
+        "only the default keyspace has vnode entries"
+    );
     assert!(tables.record.iter().all(|it| it.keyspace == 1 && it.members.as_slice().len() == 3));
 
     let plan = cluster.core().plan_partitions(&at(4, cut)).unwrap();
     let children = [(0, cut - 1), (cut, half - 1)].map(|(first, last)| (MatchValue(first), MatchValue(last)));
     assert_eq!((plan.children.as_slice(), plan.by_range), (&children[..], true));
-    assert_eq!(plan.moves, [], "on three nodes");
-    // The last value of all alone.
+    assert_eq!(plan.moves, [], "three nodes hold every partition, so nothing moves");
+    // The second half may consist of only the last match value.
     let plan = cluster.core().plan_partitions(&at(5, u128::MAX)).unwrap();
     assert_eq!(plan.children[1], (MatchValue(u128::MAX), MatchValue(u128::MAX)));
-    // Unless it is said where: in the middle.
+    // Without a given value a partition is split in the middle.
     let plan = cluster.core().plan_partitions(&split(4)).unwrap();
     assert_eq!(plan.children[1].0, MatchValue(1 << 126));
     for (wanted, why) in [

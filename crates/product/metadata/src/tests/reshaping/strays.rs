@@ -1,4 +1,5 @@
-//! What a node has found on its disk and been told nothing of: it had an older disk (R16).
+//! Stray partitions, which a node has found on its disk without an assignment, because it restarted
+//! with an older disk (R16).
 
 use nicekv_proto::control::{Assign, Report, ReportKind};
 use nicekv_proto::{Datagram, Epoch, Now, Replication};
@@ -7,7 +8,7 @@ use super::*;
 use crate::tests::node::encode;
 use crate::tests::scenarios::partition;
 
-/// What the node is told when it reports the partition.
+/// The assignment that the node gets when it reports the partition.
 fn told(cluster: &mut Cluster, node: u16, partition: u32) -> Option<Assign> {
     let node = NodeId(node);
     let incarnation = cluster.nodes[&node].running.as_ref().unwrap().process.incarnation;
@@ -38,14 +39,14 @@ fn unneeded_stray_is_discarded() {
     let member = first.members[0].node.0;
     let discarded = told(&mut cluster, outside, 0).unwrap();
     assert!(discarded.discard && discarded.epoch == first.epoch());
-    assert_eq!(told(&mut cluster, member, 0), None, "a member needs it");
+    assert_eq!(told(&mut cluster, member, 0), None, "a member needs its data");
     assert_eq!(told(&mut cluster, outside, 99), None, "a newer state may have given this id");
 
     begin(&mut cluster, &split(0));
     reach(&mut cluster, ReshapingPhase::Forming);
     let forming = partition(&cluster, PartitionId(0)).forming.unwrap();
     let child = forming.children[0].partition.0;
-    assert_eq!(told(&mut cluster, member, child), None, "it is to be a partition");
+    assert_eq!(told(&mut cluster, member, child), None, "the child will be created");
     finish(&mut cluster);
     let gone = told(&mut cluster, member, 0).unwrap();
     assert!(gone.discard && gone.members.is_empty());
@@ -54,7 +55,8 @@ fn unneeded_stray_is_discarded() {
     let outside = (1..=4).find(|node| !first.has(NodeId(*node))).unwrap();
     let away = first.members[0].node;
     cluster.kill(away);
-    cluster
-        .run_until(1000, "it is away", |cluster| partition(cluster, PartitionId(1)).member(away).is_none());
-    assert_eq!(told(&mut cluster, outside, 1), None, "one that holds it is away");
+    cluster.run_until(1000, "a member is removed", |cluster| {
+        partition(cluster, PartitionId(1)).member(away).is_none()
+    });
+    assert_eq!(told(&mut cluster, outside, 1), None, "a replica is missing, so the data may be needed");
 }

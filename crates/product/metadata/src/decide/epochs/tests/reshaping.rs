@@ -1,9 +1,10 @@
-//! What becomes of what is formed, and of what was born of it, when epochs change (R17).
+//! What happens to children that are being formed, and to new children, when epochs change (R17).
 
 use super::*;
 use crate::state::Forming;
 
-/// Any epoch that follows from something else gives up what is formed (R17); steps within an epoch do not.
+/// Any epoch that begins for another reason drops the children that are being formed (R17). Steps
+/// within an epoch keep them.
 #[test]
 fn children_belong_to_the_members_that_form_them() {
     let forming = Forming { children: Vec::new(), sealed: true };
@@ -27,7 +28,8 @@ fn children_belong_to_the_members_that_form_them() {
     assert_eq!(kept(next_step(&partition, &table)), Some(true));
 }
 
-/// Who takes another one's place is in force when all its members have acknowledged it, those that joined meanwhile as well (R17).
+/// A child is in force when all its members have acknowledged it, including those that joined in
+/// the meantime (R17).
 #[test]
 fn child_is_activated_when_all_members_have_taken_over() {
     let parents = || vec![crate::state::Parent { partition: nicekv_proto::PartitionId(0), index: 7 }];
@@ -39,11 +41,11 @@ fn child_is_activated_when_all_members_have_taken_over() {
     };
     assert_eq!(born("1+ 2+ 3+", &behind(Table::default())), None);
     assert_eq!(born("1+ 2+ 3+", &Table::default()), Some((true, true)));
-    // One dies before: the next epoch takes its place, and knows where it comes from.
+    // A member dies before that: the next epoch still knows the child's parents.
     let next = next_epoch(&child("1+ 2+ 3+"), &behind(Table::with(2, None))).unwrap();
     assert_eq!((show(&Some(next.clone())).as_str(), next.parents), ("6* 1: 1+ 3+ -2", parents()));
     let next = next_epoch(&child("1+ 2+ 3+"), &Table::with(1, Some(process(2)))).unwrap();
     assert_eq!((show(&Some(next.clone())).as_str(), next.parents), ("6* 1: 1p 2+ 3+", parents()));
-    // A joiner that has to acknowledge counts as well.
+    // A joiner must acknowledge as well.
     assert_eq!(born("1+ 2+ 3j", &behind(Table::default())), None);
 }

@@ -1,9 +1,10 @@
-//! When a move may begin, and what waits for it.
+//! When a move of an original may begin, and what waits for moves.
 
 use super::*;
 use nicekv_proto::limits::MEMBERS_MAX;
 
-/// A move takes one member more for a while: with as many as a partition may have it waits, until whoever is to go is given up.
+/// During a move the partition has one member more. If it already has as many as allowed, the move
+/// waits.
 #[test]
 fn move_waits_for_room_among_the_members() {
     let begins = |others: usize| {
@@ -21,16 +22,18 @@ fn a_split_waits_for_moves_that_may_begin() {
         let observed = Table { target: target.map(NodeId).into(), ..table };
         moves::is_due(&partition("1+ 2+ 3+"), &observed)
     };
-    assert!(!is_due([1, 2, 3], Table::default()), "it is where it is to be");
-    assert!(!is_due([3, 1, 2], Table::default()), "the order moves nothing");
+    assert!(!is_due([1, 2, 3], Table::default()), "the originals are the targets");
+    assert!(!is_due([3, 1, 2], Table::default()), "a new order needs no move");
     assert!(is_due([1, 2, 4], Table::default()));
-    // Nobody knows when the one that is to take it over is back, or has room.
+    // The target node is absent or full: it is unknown when the move can begin, so nothing waits
+    // for it.
     assert!(!is_due([1, 2, 4], Table::with(4, None)));
     assert!(!is_due([1, 2, 4], Table { full: Some(4), ..Table::default() }));
-    assert!(is_due([1, 5, 4], Table::with(4, None)), "the other one may come");
+    assert!(is_due([1, 5, 4], Table::with(4, None)), "the other target is live");
 }
 
-/// Two are to go, one of whom is gone: that one goes first, as nothing would begin while it is waited for.
+/// Of two originals that should be replaced, a dead one is replaced first, because no move begins
+/// while it is waited for.
 #[test]
 fn absent_original_leaves_before_a_live_one() {
     let originals = |target: [u16; 3], live: [bool; 3]| {
@@ -44,5 +47,5 @@ fn absent_original_leaves_before_a_live_one() {
     assert_eq!(originals([1, 4, 5], [true, true, true]), nodes([1, 4, 3]));
     assert_eq!(originals([1, 4, 5], [true, true, false]), nodes([1, 2, 4]));
     assert_eq!(originals([1, 4, 5], [true, false, false]), nodes([1, 4, 3]), "both are gone for good");
-    assert_eq!(originals([1, 2, 4], [true, false, false]), None, "the second may be back");
+    assert_eq!(originals([1, 2, 4], [true, false, false]), None, "the second original may return");
 }
