@@ -6,9 +6,9 @@
 //!                        primary: the rest      B: .128/26   C: .192/26       primary
 //! ```
 //!
-//! A division is a prefix. The primary has none: it answers all gets that no division covers. So R
-//! - 1 divisions, and the partition's entries of the unicast and the multicast ring, are R + 1
-//! entries (NICE §4.6). A longer prefix may lie within a shorter one.
+//! A division is a prefix. The primary has none: it answers all gets that no division covers. So a
+//! partition has R + 1 entries: `R - 1` divisions, and one entry each of the unicast and of the
+//! multicast ring (NICE §4.6). A longer prefix may lie within a shorter one.
 //!
 //! Divisions change for two reasons:
 //! 1. *members*: the set of serving members or the primary has changed. The partition is divided
