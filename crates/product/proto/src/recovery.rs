@@ -62,7 +62,7 @@ message! {
             /// Last decision in its log.
             logged: u64,
             /// Last decision that is durable here.
-            forced: u64,
+            synced: u64,
             /// Last decision known to be durable at every member of an earlier epoch (R18).
             released: u64,
         }

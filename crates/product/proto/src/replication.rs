@@ -49,7 +49,7 @@ part! {
         /// Last decision in its log.
         logged: u64,
         /// Last decision that is durable.
-        forced: u64,
+        synced: u64,
         /// The member has received a decision after `logged + 1` and asks for the missing ones.
         gap: bool,
         /// Free disk space; along a chain, the least of this node and all after it (docs/FAULTS.md,
@@ -150,7 +150,7 @@ part! {
         base: u64,
         /// Every member has made the decisions up to this one durable: contended ones become
         /// visible, all may be forgotten. Along a chain: the sender and every node before it have.
-        forced: u64,
+        synced: u64,
         /// Whether the primary has finished recovery: every op that was open when the epoch began
         /// is decided and released. A restarted member answers gets only after that (R18).
         /// Meaningless along a chain.

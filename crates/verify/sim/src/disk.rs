@@ -54,7 +54,7 @@ pub struct Disk {
     /// Log records, from number `first` on.
     log: Vec<Vec<u8>>,
     first: u64,
-    forced: u64,
+    synced: u64,
     /// Records written before those that this process counts.
     before: u64,
     /// Entries as the process sees them.
@@ -74,13 +74,13 @@ impl Disk {
     }
 
     /// Number of the last synced record.
-    pub fn forced(&self) -> u64 {
-        self.forced
+    pub fn synced(&self) -> u64 {
+        self.synced
     }
 
     /// Number of the last synced record, counted over the life of the disk.
     pub fn durable(&self) -> u64 {
-        self.before + self.forced
+        self.before + self.synced
     }
 
     /// The entries that the process sees.
@@ -282,14 +282,14 @@ impl Disk {
     pub fn finish(&mut self, now: Now, core: &mut Replica, busy: Busy) {
         match busy {
             Busy::Force { through, values } => {
-                self.forced = self.forced.max(through);
-                self.values.forced = self.values.forced.max(values);
+                self.synced = self.synced.max(through);
+                self.values.synced = self.values.synced.max(values);
                 core.set_durable(self.durable());
                 core.handle_storage(now, StorageCompletion::Synced { through });
             }
             Busy::Sync { entries, log_through, values, trims_before } => {
-                self.forced = self.forced.max(log_through);
-                self.values.forced = self.values.forced.max(values);
+                self.synced = self.synced.max(log_through);
+                self.values.synced = self.values.synced.max(values);
                 self.durable = entries;
                 let dropped = trims_before.saturating_sub(self.first) as usize;
                 self.log.drain(..dropped);
@@ -300,7 +300,7 @@ impl Disk {
 
     /// The process ends; the unsynced tail of the log is lost from a random record on.
     pub fn crash(&mut self, random: &mut Random) {
-        let kept = random.between(self.forced, self.appended());
+        let kept = random.between(self.synced, self.appended());
         self.values.crash(|| random.chance(500));
         self.crash_keeping(kept);
     }
@@ -308,14 +308,14 @@ impl Disk {
     /// The process ends, and the log loses all records after `kept`, which is not before the last
     /// synced one.
     pub fn crash_keeping(&mut self, kept: u64) {
-        assert!(self.forced <= kept && kept <= self.appended());
+        assert!(self.synced <= kept && kept <= self.appended());
         self.log.truncate((kept + 1 - self.first) as usize);
         self.values.crash(|| false);
         self.entries.clone_from(&self.durable);
         // The new process numbers records from 1. All records that survived are durable.
         self.before += self.first - 1;
         self.first = 1;
-        self.forced = self.appended();
+        self.synced = self.appended();
     }
 
     /// Replays the log into a new process.

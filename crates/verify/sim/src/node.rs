@@ -271,7 +271,7 @@ impl Node {
     /// Keeps the state of the disk that a process started now would find.
     pub fn take_snapshot(&mut self, at_ns: u64) {
         let mut disk = self.disk.clone();
-        disk.crash_keeping(disk.forced());
+        disk.crash_keeping(disk.synced());
         self.snapshot = Some(Snapshot { taken_ns: at_ns, disk, number: self.disk_number });
     }
 
@@ -291,7 +291,7 @@ impl Node {
         match kept {
             _ if self.in_memory => self.disk = Disk::new(),
             Kept::Any => self.disk.crash(random),
-            Kept::Forced => self.disk.crash_keeping(self.disk.forced()),
+            Kept::Forced => self.disk.crash_keeping(self.disk.synced()),
             Kept::All => self.disk.crash_keeping(self.disk.appended()),
             Kept::NoDisk => {
                 self.disks += 1;

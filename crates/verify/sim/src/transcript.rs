@@ -305,7 +305,7 @@ impl Names {
         });
         let progress = acks.progress.iter().map(|progress| {
             let gap = if progress.gap { ", send me the rest" } else { "" };
-            format!("logged decisions through {}, synced through {}{gap}", progress.logged, progress.forced)
+            format!("logged decisions through {}, synced through {}{gap}", progress.logged, progress.synced)
         });
         prepares.chain(progress).collect::<Vec<_>>().join("; ")
     }
@@ -313,7 +313,7 @@ impl Names {
     fn decisions(&self, decisions: &Decisions<'_>) -> String {
         let list = decisions.decisions.iter().map(|decision| self.decision(&decision));
         let watermarks = decisions.watermarks.iter().map(|watermark| {
-            format!("epoch {}: all hold decisions through {}", watermark.epoch.0, watermark.forced)
+            format!("epoch {}: all hold decisions through {}", watermark.epoch.0, watermark.synced)
         });
         list.chain(watermarks).collect::<Vec<_>>().join("; ")
     }
@@ -324,8 +324,8 @@ impl Names {
             format!("entry: {}", self.decision(&decision))
         });
         let watermarks = forwards.watermarks.iter().map(|watermark| {
-            let Watermark { epoch, base, forced, .. } = watermark;
-            format!("epoch {} begins after {base}: synced up to here through {forced}", epoch.0)
+            let Watermark { epoch, base, synced, .. } = watermark;
+            format!("epoch {} begins after {base}: synced up to here through {synced}", epoch.0)
         });
         list.chain(watermarks).collect::<Vec<_>>().join("; ")
     }

@@ -30,7 +30,7 @@ pub(crate) struct LargeValues {
     /// Number of the last complete value.
     pub(crate) ended: u64,
     /// Number of the last synced value.
-    pub(crate) forced: u64,
+    pub(crate) synced: u64,
 }
 
 impl LargeValues {
@@ -124,17 +124,17 @@ impl LargeValues {
     pub(crate) fn crash(&mut self, mut stays: impl FnMut() -> bool) {
         self.parts.clear();
         self.condemned.clear();
-        self.whole.retain(|_, (number, _)| *number <= self.forced || stays());
+        self.whole.retain(|_, (number, _)| *number <= self.synced || stays());
         self.damaged.retain(|name| self.whole.contains_key(name));
         for (name, (number, former, is_damaged)) in std::mem::take(&mut self.former) {
-            if number <= self.forced && !self.whole.contains_key(&name) {
+            if number <= self.synced && !self.whole.contains_key(&name) {
                 self.whole.insert(name, (number, former));
                 self.damaged.extend(is_damaged.then_some(name));
             }
         }
         // Everything that survived is durable.
-        self.ended = self.ended.max(self.forced);
-        self.forced = self.ended;
+        self.ended = self.ended.max(self.synced);
+        self.synced = self.ended;
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
     fn a_deleted_value_returns_if_a_crash_discards_its_replacement() {
         let mut values = LargeValues::default();
         assert_eq!(write(&mut values), ValueEnd::Whole);
-        values.forced = values.ended;
+        values.synced = values.ended;
         let name = values.names().next().expect("it was just written");
         values.damage(name, true);
         assert_eq!(values.read(name, 0, 3), (None, true));

@@ -174,7 +174,7 @@ fn metrics_match_the_list_and_move_with_load() {
     }
     let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
     let (code, top, _) = outcome(nicekv(scratch.path(), &["top", "--once", "--metrics", address]));
-    for part in ["latencies since the previous look", "put forced", "put decided", "log force"] {
+    for part in ["latencies since the previous look", "put synced", "put decided", "log sync"] {
         assert!(code == Some(0) && top.contains(part), "{part}: {top}");
     }
     let gateway =

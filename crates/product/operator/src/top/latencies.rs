@@ -157,7 +157,7 @@ mod tests {
     fn histogram(took_ns: &[u64]) -> Histogram {
         let mut durations = Durations::default();
         took_ns.iter().for_each(|took_ns| durations.count_ns(*took_ns));
-        Histogram { place: "node-0".into(), what: "put forced".into(), counts: durations.counts().to_vec() }
+        Histogram { place: "node-0".into(), what: "put synced".into(), counts: durations.counts().to_vec() }
     }
 
     #[test]
@@ -165,8 +165,8 @@ mod tests {
         let before = [histogram(&[9_000_000_000; 500])];
         let took = [&[9_000_000_000; 500][..], &[100_000; 98], &[3_000_000; 2]].concat();
         let shown = table(&before, &[histogram(&took)]);
-        assert_eq!(shown.rows, [["node-0", "put forced", "100", "131 us", "3.1 ms"]]);
-        assert_eq!(table(&[], &[histogram(&[])]).rows, [["node-0", "put forced", "0", "", ""]]);
+        assert_eq!(shown.rows, [["node-0", "put synced", "100", "131 us", "3.1 ms"]]);
+        assert_eq!(table(&[], &[histogram(&[])]).rows, [["node-0", "put synced", "0", "", ""]]);
         assert_eq!(table(&[], &before).rows[0][3..], ["> 8 s", "> 8 s"]);
     }
 

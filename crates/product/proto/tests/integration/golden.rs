@@ -191,7 +191,7 @@ fn of_nodes() {
             let ack =
                 PrepareAck { partition: PARTITION, epoch: Epoch(5), op: OP, contended: true, refused: false };
             let (epoch, space) = (Epoch(5), DiskSpace::Reserve);
-            let progress = Progress { partition: PARTITION, epoch, logged: 7, forced: 6, gap: true, space };
+            let progress = Progress { partition: PARTITION, epoch, logged: 7, synced: 6, gap: true, space };
             let (prepares, progress) = ([ack], [progress]);
             let (prepares, progress) = (Entries::Values(&prepares), Entries::Values(&progress));
             Acks { sender, prepares, progress }.encode(out);
@@ -219,7 +219,7 @@ fn of_primaries() {
         value_is_result: true,
     };
     let watermarks =
-        [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, forced: 4, recovered: true }];
+        [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, synced: 4, recovered: true }];
     let watermarks = Entries::Values(&watermarks);
     let golden = "4e4b0312007900000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000004000100010000000700010000000200000000000000030000000000000004\
@@ -269,7 +269,7 @@ fn of_recovery_and_sessions() {
                 cursor: 4,
                 next: 5,
                 logged: 6,
-                forced: 7,
+                synced: 7,
                 released: 8,
                 undecided,
             }

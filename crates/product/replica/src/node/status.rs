@@ -98,7 +98,7 @@ pub struct PartitionStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutStages {
     /// Until the put's prepare was synced at this node.
-    pub forced: Durations,
+    pub synced: Durations,
     /// Until this node, as the primary, decided the put, because every member had synced it.
     pub decided: Durations,
 }

@@ -18,8 +18,8 @@ use nicekv_replica::StreamPeer;
 const JOINS: u32 = 6;
 
 /// The head's report that it has synced entries up to this one.
-fn watermark(forced: u64) -> Watermark {
-    Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, forced, recovered: false }
+fn watermark(synced: u64) -> Watermark {
+    Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, synced, recovered: false }
 }
 
 fn forward(node: &mut Node, watermark: Watermark, entries: &[ChainEntry<'_>]) -> Sent {
@@ -60,7 +60,7 @@ fn joined() -> Node {
     let sent = forward(&mut node, watermark(0), &[ChainEntry { decision, prepare: &prepare }]);
     let told = progress(&sent);
     assert!(
-        told.iter().any(|told| (told.logged, told.forced) == (1, 1)),
+        told.iter().any(|told| (told.logged, told.synced) == (1, 1)),
         "the joiner reports at once, because the tail waits: {told:?}"
     );
     node

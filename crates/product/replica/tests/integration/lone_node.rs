@@ -270,9 +270,9 @@ fn results_of_one_client_are_copied_in_pieces() {
     node.assign_with(Term(3), Epoch(6), &[joiner]);
     let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(6));
     let undecided = Vec::new();
-    let (cursor, next, logged, forced) = (0, 0, 0, 0);
+    let (cursor, next, logged, synced) = (0, 0, 0, 0);
     let reply =
-        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, released: 0, undecided };
+        RecoverReply { sender, partition, epoch, cursor, next, logged, synced, released: 0, undecided };
     node.receive(CLIENT, |out| reply.encode(out));
     let section = CopySection::Clients;
     let request = CopyFrame::Request { joiner: sender, partition, epoch, section, since: 0, after: &[] };

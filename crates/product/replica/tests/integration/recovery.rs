@@ -206,7 +206,7 @@ fn recover_joiner(node: &mut Node) {
         cursor: 0,
         next: 0,
         logged: 0,
-        forced: 0,
+        synced: 0,
         released: 0,
         undecided: Vec::new(),
     };
@@ -225,7 +225,7 @@ fn progress_of_joiner(node: &mut Node) {
         partition: PARTITION,
         epoch: Epoch(6),
         logged: 1,
-        forced: 1,
+        synced: 1,
         gap: false,
         space: DiskSpace::Enough,
     };
@@ -264,7 +264,7 @@ fn primary_tells_a_member_to_drop_an_expired_op() {
         let (partition, epoch) = (PARTITION, Epoch(epoch));
         let op = OpId { sequence, ..op(1) };
         let ack = PrepareAck { partition, epoch, op, contended: false, refused: false };
-        let progress = Progress { partition, epoch, logged: 1, forced: 1, gap, space: DiskSpace::Enough };
+        let progress = Progress { partition, epoch, logged: 1, synced: 1, gap, space: DiskSpace::Enough };
         let told = if gap { vec![progress] } else { vec![] };
         let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&told));
         node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))

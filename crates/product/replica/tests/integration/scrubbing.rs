@@ -169,7 +169,7 @@ fn copy_collects_new_entries_from_several_pages() {
         cursor: 0,
         next: 0,
         logged: 0,
-        forced: 0,
+        synced: 0,
         released: 0,
         undecided: Vec::new(),
     };

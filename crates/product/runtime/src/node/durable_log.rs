@@ -191,7 +191,7 @@ impl DurableLog {
 
     pub(super) fn observe(&self) -> LogObservation {
         LogObservation {
-            syncs: self.syncing.sync.forces(),
+            syncs: self.syncing.sync.syncs(),
             records: self.log.last().0,
             segments: self.log.segments(),
         }

@@ -154,8 +154,8 @@ fn durations(core: &Replica, storage: &NodeStorage) -> NodeDurations {
     let status = core.status();
     let named = |name: &str, took: &Durations| (name.to_owned(), took.counts().to_vec());
     let mut stages =
-        vec![named("put forced", &status.puts.forced), named("put decided", &status.puts.decided)];
-    stages.extend(storage.observe_log().map(|log| named("log force", &log.syncs)));
+        vec![named("put synced", &status.puts.synced), named("put decided", &status.puts.decided)];
+    stages.extend(storage.observe_log().map(|log| named("log sync", &log.syncs)));
     let Counters { gets, gets_elsewhere, .. } = status.counters;
     let HotCounters { answered: of_copies, answered_elsewhere, .. } = status.hot;
     let by_kernel = gets_elsewhere + answered_elsewhere;

@@ -323,7 +323,7 @@ fn create_first_segment(
 ) -> Result<Segment> {
     let created = Segment::create(shared, identity, first, 0, ahead_bytes)?;
     let directory = &shared.directory;
-    created.file.sync().map_err(StoreError::io("force a segment in", directory))?;
-    shared.files.sync_directory(directory).map_err(StoreError::io("force", directory))?;
+    created.file.sync().map_err(StoreError::io("sync a segment in", directory))?;
+    shared.files.sync_directory(directory).map_err(StoreError::io("sync", directory))?;
     Ok(created)
 }

@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) directory: PathBuf,
     state: Mutex<SyncState>,
     /// Held during a sync, so that no two overlap.
-    forcing: Mutex<()>,
+    syncing: Mutex<()>,
     /// Written by syncs and trims.
     manifest: Mutex<Manifest>,
     /// Sequence number up to which the log is durable.
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     /// Moving average of the duration of a sync.
     recent_ns: AtomicU64,
     /// Histogram of sync durations.
-    forces: SharedDurations,
+    syncs: SharedDurations,
 }
 
 /// Weight of the old average, relative to the newest sync.
@@ -68,10 +68,10 @@ impl Shared {
     pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, manifest: Manifest, synced: u64) -> Self {
         let (unsynced, directory_changed) = (vec![], false);
         let state = SyncState { written: synced, unsynced, directory_changed, first: None, failed: None };
-        let (state, forcing, manifest) = (Mutex::new(state), Mutex::new(()), Mutex::new(manifest));
+        let (state, syncing, manifest) = (Mutex::new(state), Mutex::new(()), Mutex::new(manifest));
         let (synced, recent_ns) = (AtomicU64::new(synced), AtomicU64::new(0));
-        let forces = SharedDurations::default();
-        Self { files, directory, state, forcing, manifest, synced, recent_ns, forces }
+        let syncs = SharedDurations::default();
+        Self { files, directory, state, syncing, manifest, synced, recent_ns, syncs }
     }
 
     pub(super) fn synced(&self) -> u64 {
@@ -116,8 +116,8 @@ impl Shared {
         }
     }
 
-    fn force(&self) -> Result<LogPosition> {
-        let _forcing = locked(&self.forcing);
+    fn sync(&self) -> Result<LogPosition> {
+        let _syncing = locked(&self.syncing);
         self.check()?;
         let (written, unsynced, directory_changed, first) = {
             let mut state = locked(&self.state);
@@ -128,7 +128,7 @@ impl Shared {
         if let Some(first) = first {
             first.sync_first().map_err(|error| self.fail(&error))?;
         }
-        let failed = |error| self.fail(&StoreError::io("force", &self.directory)(error));
+        let failed = |error| self.fail(&StoreError::io("sync", &self.directory)(error));
         for (_, file) in &unsynced {
             file.sync().map_err(failed)?;
         }
@@ -166,7 +166,7 @@ impl Shared {
 
     /// Called by syncing threads, one at a time.
     fn measured(&self, took: Duration) {
-        self.forces.count(took);
+        self.syncs.count(took);
         let took_ns = (took.as_nanos() as u64).min(RECENT_NS_MAX);
         let before = self.recent_ns.load(Ordering::Relaxed);
         let recent_ns = (before * RECENT_WEIGHT + took_ns) / (RECENT_WEIGHT + 1);
@@ -184,7 +184,7 @@ impl LogSync {
     /// returns the position of the last one. After one failure every call fails (docs/FAULTS.md row
     /// 8).
     pub fn sync(&self) -> Result<LogPosition> {
-        self.shared.force()
+        self.shared.sync()
     }
 
     /// Recent duration of a sync.
@@ -193,8 +193,8 @@ impl LogSync {
     }
 
     /// Histogram of all sync durations.
-    pub fn forces(&self) -> Durations {
-        self.shared.forces.read()
+    pub fn syncs(&self) -> Durations {
+        self.shared.syncs.read()
     }
 
     /// Position of the last record that the operating system has.

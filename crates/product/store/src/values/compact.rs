@@ -102,7 +102,7 @@ impl Values {
 
     fn remove_empty(&mut self, number: u64) -> Result<()> {
         if self.segments.known[&number].copied_through > self.segments.shared.synced() {
-            self.segments.shared.force()?;
+            self.segments.shared.sync()?;
         }
         self.segments.remove_if_empty(number)
     }

@@ -53,7 +53,7 @@ impl ValueFile {
     }
 
     pub(super) fn sync(&self) -> Result<()> {
-        self.file.sync().map_err(StoreError::io("force", &self.path))
+        self.file.sync().map_err(StoreError::io("sync", &self.path))
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Shared {
     pub(super) directory: PathBuf,
     state: Mutex<SyncState>,
     /// Held during a sync, so that no two overlap.
-    forcing: Mutex<()>,
+    syncing: Mutex<()>,
     /// Sequence number up to which finished values are durable.
     synced: AtomicU64,
 }
@@ -46,8 +46,8 @@ impl Shared {
     /// State after opening: everything up to `synced` is durable.
     pub(super) fn new(files: Arc<dyn Files>, directory: PathBuf, synced: u64) -> Self {
         let state = SyncState { finished: synced, unsynced: vec![], directory_changed: false, failed: None };
-        let (state, forcing) = (Mutex::new(state), Mutex::new(()));
-        Self { files, directory, state, forcing, synced: AtomicU64::new(synced) }
+        let (state, syncing) = (Mutex::new(state), Mutex::new(()));
+        Self { files, directory, state, syncing, synced: AtomicU64::new(synced) }
     }
 
     pub(super) fn synced(&self) -> u64 {
@@ -87,8 +87,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn force(&self) -> Result<()> {
-        let _forcing = locked(&self.forcing);
+    pub(super) fn sync(&self) -> Result<()> {
+        let _syncing = locked(&self.syncing);
         self.check()?;
         let (finished, unsynced, directory_changed) = {
             let mut state = locked(&self.state);
@@ -102,7 +102,7 @@ impl Shared {
             file.sync().map_err(|error| self.fail(&error))?;
         }
         if directory_changed {
-            let failed = |error| self.fail(&StoreError::io("force", &self.directory)(error));
+            let failed = |error| self.fail(&StoreError::io("sync", &self.directory)(error));
             self.files.sync_directory(&self.directory).map_err(failed)?;
         }
         self.synced.fetch_max(finished, Ordering::AcqRel);
@@ -121,12 +121,12 @@ impl ValueSync {
     /// Makes every value durable that was finished before the call. After one failure every call
     /// fails (docs/FAULTS.md row 8).
     pub fn sync(&self) -> Result<()> {
-        self.shared.force()
+        self.shared.sync()
     }
 }
 
 impl SyncFirst for ValueSync {
     fn sync_first(&self) -> Result<()> {
-        self.shared.force()
+        self.shared.sync()
     }
 }

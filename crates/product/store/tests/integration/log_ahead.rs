@@ -25,7 +25,7 @@ fn put(log: &mut Log, number: u8) {
     log.write().unwrap();
 }
 
-fn force(log: &Log) {
+fn sync(log: &Log) {
     log.sync_handle().sync().unwrap();
 }
 
@@ -85,7 +85,7 @@ fn a_disk_without_room_for_zeros_takes_records() {
     }
     assert_eq!(length(&disk, 0), HEADER + 50 * RECORD, "the segment goes on without");
     assert!(length(&disk, 1) > HEADER + 10 * RECORD, "the next one has some");
-    force(&log);
+    sync(&log);
     assert_eq!(collect(&disk.copy()).unwrap().0.len(), 60);
 }
 
@@ -97,7 +97,7 @@ fn a_full_disk_keeps_part_of_the_zeros_and_loses_nothing() {
         disk.fail_next_write(28, kept); // ENOSPC
         put(&mut log, 1);
         put(&mut log, 2);
-        force(&log);
+        sync(&log);
         let (records, recovered) = collect(&disk.copy()).unwrap();
         assert_eq!((records.len(), recovered.dropped_from), (2, None), "{kept} bytes kept");
     }
@@ -108,7 +108,7 @@ fn log_continues_where_its_zeros_begin() {
     let disk = Forgetful::new(64);
     let mut log = open_with(&disk, AHEAD);
     put(&mut log, 1);
-    force(&log);
+    sync(&log);
     let (before, end) = (length(&disk, 0), log.segment_bytes());
     let mut log = open_with(&disk, AHEAD);
     assert_eq!((log.segment_bytes(), length(&disk, 0)), (end, before), "nothing is cut off");
@@ -116,7 +116,7 @@ fn log_continues_where_its_zeros_begin() {
         put(&mut log, number);
         assert_eq!(length(&disk, 0), before);
     }
-    force(&log);
+    sync(&log);
     disk.power_loss(PowerLoss::DropAll);
     let (records, recovered) = collect(&disk).unwrap();
     let found: Vec<u8> = records.iter().map(|(_, payload)| payload[0]).collect();
@@ -131,7 +131,7 @@ fn a_segment_that_ends_with_zeros_is_followed_by_the_next() {
         put(&mut log, number);
         log.write_and_rotate().unwrap();
     }
-    force(&log);
+    sync(&log);
     log.write().unwrap();
     let intact = disk.copy();
     assert!(length(&intact, 0) > HEADER + RECORD);
@@ -157,7 +157,7 @@ fn zeros_in_the_place_of_any_durable_record_are_damage() {
     let mut log = open_with(&disk, AHEAD);
     for number in 0..6 {
         put(&mut log, number);
-        force(&log);
+        sync(&log);
     }
     log.write().unwrap();
     let path = segment_paths(&disk).remove(0);
@@ -179,7 +179,7 @@ fn anything_but_zeros_behind_the_last_record_is_a_torn_tail() {
     let disk = Forgetful::new(64);
     let mut log = open_with(&disk, AHEAD);
     put(&mut log, 1);
-    force(&log);
+    sync(&log);
     let (path, end) = (segment_paths(&disk).remove(0), log.segment_bytes() as usize);
     let bytes = disk.content(&path).unwrap();
     for at in (end..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
@@ -216,7 +216,7 @@ fn sync_writes_no_length_while_zeros_last() {
     let created = resized.load(Ordering::Relaxed);
     for number in 0..50 {
         put(&mut log, number);
-        force(&log);
+        sync(&log);
     }
     assert_eq!(resized.load(Ordering::Relaxed) - created, 1);
 }
@@ -227,7 +227,7 @@ fn torn_tail_among_zeros_keeps_synced_records() {
         let disk = Forgetful::new(64);
         let mut log = open(&disk);
         put(&mut log, 1);
-        force(&log);
+        sync(&log);
         let mut log = open_with(&disk, LogOptions { ahead_bytes: 1_024, ..options() });
         for number in 2..4 {
             put(&mut log, number);

@@ -10,7 +10,7 @@ fn payloads() -> Vec<Vec<u8>> {
     (0..9u8).map(|number| vec![number; 5 * usize::from(number)]).collect()
 }
 
-fn forced_log() -> (Forgetful, Records) {
+fn synced_log() -> (Forgetful, Records) {
     let payloads = payloads();
     let disk = flushed(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let records = collect(&disk.copy()).unwrap().0;
@@ -33,7 +33,7 @@ fn check_goes_on(disk: &Forgetful, expected: &Records) {
 
 #[test]
 fn cut_at_every_byte_keeps_the_records_before_the_cut() {
-    let (disk, records) = forced_log();
+    let (disk, records) = synced_log();
     let last = segment_paths(&disk).pop().unwrap();
     assert!(segment_paths(&disk).len() >= 2);
     let bytes = disk.content(&last).unwrap();
@@ -77,7 +77,7 @@ fn cut_at_every_byte_keeps_the_records_before_the_cut() {
 
 #[test]
 fn every_flipped_bit_is_refused_or_was_never_known_durable() {
-    let (disk, records) = forced_log();
+    let (disk, records) = synced_log();
     let paths = segment_paths(&disk);
     let (mut refused, mut dropped_tails) = (0, 0);
     for (number, path) in paths.iter().enumerate() {
@@ -114,7 +114,7 @@ fn every_flipped_bit_is_refused_or_was_never_known_durable() {
 
 #[test]
 fn damage_names_file_offset_and_record() {
-    let (disk, _) = forced_log();
+    let (disk, _) = synced_log();
     let path = segment_paths(&disk).remove(0);
     let mut bytes = disk.content(&path).unwrap();
     bytes[76 + 32 + 34] ^= 1; // in the payload of the second record; the first one has none
@@ -166,7 +166,7 @@ fn a_power_loss_never_keeps_only_later_segments() {
 #[test]
 fn a_value_that_imitates_a_record_proves_nothing() {
     // A client stores the bytes of a log segment as its value; the tail of the record that holds it is torn.
-    let (victim, _) = forced_log();
+    let (victim, _) = synced_log();
     let value: Vec<u8> =
         segment_paths(&victim).iter().flat_map(|path| victim.content(path).unwrap()).collect();
     let disk = Forgetful::new(64);

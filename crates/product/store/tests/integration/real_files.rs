@@ -22,7 +22,7 @@ const TRACED: &str = "NICEKV_TEST_TRACED";
 fn sync_reaches_the_kernel() {
     // Nothing can be forced there, and only the kernel knows it.
     let device = Path::new("/dev/null");
-    let refused = |forced: io::Result<()>| forced.map_err(|error| error.kind());
+    let refused = |synced: io::Result<()>| synced.map_err(|error| error.kind());
     assert_eq!(refused(RealFiles.open(device, false).unwrap().sync()), Err(io::ErrorKind::InvalidInput));
     assert_eq!(refused(RealFiles.sync_directory(device)), Err(io::ErrorKind::InvalidInput));
 }
@@ -124,7 +124,7 @@ fn work(directory: &Path) {
     let options = LogOptions { segment_bytes_max: 400, ..LogOptions::default() };
     let (mut log, _) = Log::open(files, &data.join("log"), identity, options, |_, _| {}).unwrap();
     let (notify, notified) = channel();
-    let told = Box::new(move |forced| notify.send(forced).unwrap());
+    let told = Box::new(move |synced| notify.send(synced).unwrap());
     let commit = GroupCommit::start(log.sync_handle(), told).unwrap();
     for _ in 0..8 {
         let position = log.append(&[b'x'; 150]).unwrap();

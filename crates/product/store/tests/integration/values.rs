@@ -4,7 +4,7 @@ use crate::common;
 
 use common::values::{
     BLOCK, DIRECTORY, check, compact, content, disk, name, names, open, open_on, options, owner, put,
-    put_forced, read, segment_paths,
+    put_synced, read, segment_paths,
 };
 use nicekv_store::{
     Forgetful, Log, LogIdentity, RealFiles, StoreError, ValueOptions, ValueOwner, Values,
@@ -191,7 +191,7 @@ fn refuses_what_is_out_of_bounds() {
 #[test]
 fn refuses_other_stores_and_newer_formats() {
     let disk = disk();
-    put_forced(&mut open(&disk), 1, 9_000).unwrap();
+    put_synced(&mut open(&disk), 1, 9_000).unwrap();
     let others = [
         LogIdentity { cluster_id: 99, ..common::identity() },
         LogIdentity { storage_id: 99, ..common::identity() },
@@ -240,7 +240,7 @@ fn abandoned_space_is_reused_or_released() {
 fn a_full_disk_refuses_and_recovers() {
     let disk = disk();
     let mut values = open(&disk);
-    put_forced(&mut values, 1, 2 * BLOCK).unwrap();
+    put_synced(&mut values, 1, 2 * BLOCK).unwrap();
     let before = values.statistics();
     disk.set_capacity(Some(disk.used() + 3 * BLOCK as u64));
     let refused = values.begin(name(2), owner(2), 20 * BLOCK as u64);
@@ -248,10 +248,10 @@ fn a_full_disk_refuses_and_recovers() {
     assert_eq!((values.statistics(), disk.used()), (before, before.disk_bytes), "it leaves nothing behind");
     check(&values, 1, 2 * BLOCK);
     // What is allocated can still be used, and then as much as there is.
-    (3..8).for_each(|number| put_forced(&mut values, number, 2 * BLOCK).unwrap());
+    (3..8).for_each(|number| put_synced(&mut values, number, 2 * BLOCK).unwrap());
     assert!(put(&mut values, 8, 2 * BLOCK).err().unwrap().is_out_of_space());
     disk.set_capacity(None);
-    put_forced(&mut values, 8, 20 * BLOCK).unwrap();
+    put_synced(&mut values, 8, 20 * BLOCK).unwrap();
     disk.power_loss(PowerLoss::DropAll);
     assert_eq!(names(&open(&disk)), [1, 3, 4, 5, 6, 7, 8]);
 }
@@ -273,7 +273,7 @@ fn write_may_be_repeated_after_a_full_disk() {
     disk.fail_next_write(ENOSPC, 20);
     assert!(values.finish(writing).unwrap_err().is_out_of_space());
     assert!(!values.contains(name(2)) && values.statistics().writing_bytes == 0);
-    put_forced(&mut values, 2, 100).unwrap();
+    put_synced(&mut values, 2, 100).unwrap();
     disk.power_loss(PowerLoss::DropAll);
     assert_eq!(names(&open(&disk)), [1, 2]);
 }
@@ -291,7 +291,7 @@ fn check_failed(values: &mut Values) {
 fn a_failed_sync_is_never_forgotten() {
     let disk = disk();
     let mut values = open(&disk);
-    put_forced(&mut values, 1, BLOCK).unwrap();
+    put_synced(&mut values, 1, BLOCK).unwrap();
     let mut open_one = values.begin(name(3), owner(3), 10).unwrap();
     put(&mut values, 2, BLOCK).unwrap();
     disk.fail_next_sync(EIO);
@@ -313,7 +313,7 @@ fn a_failed_write_is_permanent() {
     for finishing in [false, true] {
         let disk = disk();
         let mut values = open(&disk);
-        put_forced(&mut values, 1, BLOCK).unwrap();
+        put_synced(&mut values, 1, BLOCK).unwrap();
         let mut writing = values.begin(name(2), owner(2), 10_000).unwrap();
         disk.fail_next_write(EIO, 10);
         let failed =
@@ -326,8 +326,8 @@ fn a_failed_write_is_permanent() {
 
 #[test]
 fn one_sync_covers_values_then_the_log() {
-    let (disk, forced) = (disk(), Arc::new(Mutex::new(Vec::new())));
-    let noted = forced.clone();
+    let (disk, synced) = (disk(), Arc::new(Mutex::new(Vec::new())));
+    let noted = synced.clone();
     let files = Watched::new(Arc::new(disk.clone()), move |moment, call, path| {
         if (moment, call) == (Moment::Ended, FileCall::Sync) {
             noted.lock().unwrap().push(path.parent().unwrap().to_path_buf());
@@ -343,17 +343,17 @@ fn one_sync_covers_values_then_the_log() {
         put(&mut values, number, 3 * BLOCK).unwrap();
         log.append(&number.to_le_bytes()).unwrap();
         log.write().unwrap();
-        forced.lock().unwrap().clear();
+        synced.lock().unwrap().clear();
         log.sync_handle().sync().unwrap();
-        let forced = forced.lock().unwrap();
-        assert_eq!(forced[0], Path::new(DIRECTORY));
-        assert!(forced[1..].iter().all(|directory| directory == log_directory) && forced.len() > 1);
+        let synced = synced.lock().unwrap();
+        assert_eq!(synced[0], Path::new(DIRECTORY));
+        assert!(synced[1..].iter().all(|directory| directory == log_directory) && synced.len() > 1);
     }
     log.append(b"names no value").unwrap();
     log.write().unwrap();
-    forced.lock().unwrap().clear();
+    synced.lock().unwrap().clear();
     log.sync_handle().sync().unwrap();
-    assert!(forced.lock().unwrap().iter().all(|directory| directory == log_directory));
+    assert!(synced.lock().unwrap().iter().all(|directory| directory == log_directory));
     disk.power_loss(PowerLoss::DropAll);
     assert_eq!(names(&open(&disk)), (1..20).collect::<Vec<_>>());
     assert_eq!(common::collect(&disk).unwrap().0.len(), 20);

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::values::{
     BLOCK, LOSSES, check, compact, content, disk, dying, lose_power, name, names, open, open_on, options,
-    put, put_forced, segment_paths,
+    put, put_synced, segment_paths,
 };
 use nicekv_store::{Files, Forgetful, Result, StoreError, Values, files::PowerLoss};
 
@@ -106,7 +106,7 @@ fn all_dead_space_is_reclaimed_eventually() {
     let mut values = open(&disk);
     let mut most = 0;
     for number in 1..400 {
-        put_forced(&mut values, number, 9_000 + (number as usize * 7_919) % (3 * BLOCK)).unwrap();
+        put_synced(&mut values, number, 9_000 + (number as usize * 7_919) % (3 * BLOCK)).unwrap();
         if number > 10 {
             remove(&mut values, [number - 10]);
         }
@@ -128,7 +128,7 @@ fn reader_continues_through_removal_and_compaction() {
     remove(&mut values, [1, 2, 3]);
     compact(&mut values).unwrap();
     remove(&mut values, [FULL]);
-    put_forced(&mut values, 1, BLOCK).unwrap();
+    put_synced(&mut values, 1, BLOCK).unwrap();
     compact(&mut values).unwrap();
     let reader = std::thread::spawn(move || {
         for (number, pinned) in (1..).zip(&pinned) {
@@ -152,7 +152,7 @@ fn value_removed_during_its_copy_stays_removed() {
             values.compact_step(1, None).unwrap();
         }
         remove(&mut values, [3]);
-        put_forced(&mut values, 3, BLOCK).unwrap();
+        put_synced(&mut values, 3, BLOCK).unwrap();
         compact(&mut values).unwrap();
         check(&values, 3, BLOCK);
         remove(&mut values, [3]);
@@ -173,7 +173,7 @@ fn a_segment_stays_until_its_copies_are_durable() {
             let mut values = open(&disk);
             // Nine of these fill a segment. Of the last removal it may become empty, before or after the other was copied.
             (1..=9).for_each(|number| put(&mut values, number, length).unwrap());
-            put_forced(&mut values, 10, BLOCK).unwrap();
+            put_synced(&mut values, 10, BLOCK).unwrap();
             remove(&mut values, 3..=9);
             for _ in 0..steps {
                 values.compact_step(1, None).unwrap();
@@ -192,7 +192,7 @@ fn a_crash_at_every_call_loses_nothing() {
     let prepare = |disk: &Forgetful| {
         let mut values = filled(disk.clone(), 3).unwrap();
         put(&mut values, 20, LENGTH).unwrap();
-        put_forced(&mut values, 21, LENGTH).unwrap();
+        put_synced(&mut values, 21, LENGTH).unwrap();
     };
     for kind in 0..LOSSES {
         let mut moments = 0;

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::values::{
-    BLOCK, FIRST, PAGE, check, compact, disk, name, names, open, open_on, owner, put, put_forced, read,
+    BLOCK, FIRST, PAGE, check, compact, disk, name, names, open, open_on, owner, put, put_synced, read,
     segment_paths,
 };
 use nicekv_store::{Forgetful, StoreError, files::PowerLoss};
@@ -16,7 +16,7 @@ const EXTENT: usize = PAGE + LENGTH;
 fn three() -> Forgetful {
     let disk = disk();
     let mut values = open(&disk);
-    (1..5).for_each(|number| put_forced(&mut values, number, LENGTH).unwrap());
+    (1..5).for_each(|number| put_synced(&mut values, number, LENGTH).unwrap());
     assert_eq!(segment_paths(&disk).len(), 1);
     disk.copy()
 }
@@ -80,7 +80,7 @@ fn a_damaged_segment_header_loses_no_value() {
         flip(&disk, at);
         let mut values = open_on(disk.clone()).unwrap_or_else(|error| panic!("byte {at}: {error}"));
         assert_eq!((names(&values), values.found().headers_damaged), (vec![1, 2, 3, 4], 1), "byte {at}");
-        put_forced(&mut values, 5, LENGTH).unwrap();
+        put_synced(&mut values, 5, LENGTH).unwrap();
         disk.power_loss(PowerLoss::DropAll);
         assert_eq!(names(&open(&disk)), [1, 2, 3, 4, 5]);
     }
@@ -120,7 +120,7 @@ fn a_client_cannot_imitate_a_value() {
     let mut writing = values.begin(name(50), owner(50), length as u64).unwrap();
     values.write(&mut writing, 0, &bytes[FIRST..FIRST + length]).unwrap();
     values.finish(writing).unwrap();
-    put_forced(&mut values, 51, 100).unwrap();
+    put_synced(&mut values, 51, 100).unwrap();
     drop(values);
     flip(&disk, FIRST + 4 * EXTENT);
     let values = open(&disk);
@@ -147,7 +147,7 @@ fn damaged_value_can_be_rewritten() {
     flip(&disk, FIRST + EXTENT + PAGE);
     let mut values = open(&disk);
     assert!(values.remove(name(2)).unwrap());
-    put_forced(&mut values, 2, LENGTH).unwrap();
+    put_synced(&mut values, 2, LENGTH).unwrap();
     check(&values, 2, LENGTH);
     disk.power_loss(PowerLoss::DropAll);
     let values = open(&disk);
@@ -160,7 +160,7 @@ fn compaction_leaves_damaged_values_in_place() {
     let disk = three();
     flip(&disk, FIRST + EXTENT + PAGE);
     let mut values = open(&disk);
-    (10..13).for_each(|number| put_forced(&mut values, number, LENGTH).unwrap());
+    (10..13).for_each(|number| put_synced(&mut values, number, LENGTH).unwrap());
     for number in [1, 4] {
         values.remove(name(number)).unwrap();
     }
@@ -179,7 +179,7 @@ fn compaction_leaves_damaged_values_in_place() {
 fn compaction_continues_after_damaged_value_is_removed() {
     let (disk, length) = (disk(), BLOCK - PAGE);
     let mut values = open(&disk);
-    (1..12).for_each(|number| put_forced(&mut values, number, length).unwrap());
+    (1..12).for_each(|number| put_synced(&mut values, number, length).unwrap());
     drop(values);
     flip(&disk, FIRST + 7 * BLOCK + PAGE);
     let mut values = open(&disk);
@@ -221,7 +221,7 @@ fn condemned_value_is_found_until_its_replacement_is_durable() {
     for length in [LENGTH, 20 * BLOCK] {
         let disk = disk();
         let mut values = open(&disk);
-        (1..4).for_each(|number| put_forced(&mut values, number, length).unwrap());
+        (1..4).for_each(|number| put_synced(&mut values, number, length).unwrap());
         assert!(values.condemn(name(2)) && !values.condemn(name(9)));
         assert!(
             !values.contains(name(2)) && matches!(read(&values, 2), Err(StoreError::ValueNotFound { .. }))
@@ -248,7 +248,7 @@ fn condemned_value_is_found_until_its_replacement_is_durable() {
 fn condemned_value_stays_condemned_when_moved() {
     let disk = disk();
     let mut values = open(&disk);
-    (1..30).for_each(|number| put_forced(&mut values, number, LENGTH).unwrap());
+    (1..30).for_each(|number| put_synced(&mut values, number, LENGTH).unwrap());
     assert!(values.condemn(name(2)));
     (3..30).for_each(|number| assert!(values.remove(name(number)).unwrap()));
     compact(&mut values).unwrap();

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::values::{
     BLOCK, LOSSES, check, compact, content, disk, dying, lose_power, name, names, open, open_on, owner, put,
-    put_forced,
+    put_synced,
 };
 use nicekv_store::{Files, Forgetful, Result, Values, files::PowerLoss};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 struct Ledger {
     /// Lengths by name, of those that a force covered and nobody removed.
-    forced: BTreeMap<u64, usize>,
+    synced: BTreeMap<u64, usize>,
     /// Of all that finishing was tried of.
     finished: BTreeMap<u64, usize>,
     removed: BTreeSet<u64>,
@@ -25,15 +25,15 @@ impl Ledger {
         put(values, number, length)
     }
 
-    fn force(&mut self, values: &Values) -> Result<()> {
+    fn sync(&mut self, values: &Values) -> Result<()> {
         values.sync_handle().sync()?;
-        self.forced.clone_from(&self.finished);
-        self.forced.retain(|number, _| !self.removed.contains(number));
+        self.synced.clone_from(&self.finished);
+        self.synced.retain(|number, _| !self.removed.contains(number));
         Ok(())
     }
 
     fn remove(&mut self, values: &mut Values, number: u64) -> Result<()> {
-        self.forced.remove(&number);
+        self.synced.remove(&number);
         self.removed.insert(number);
         values.remove(name(number)).map(drop)
     }
@@ -43,7 +43,7 @@ impl Ledger {
 fn live(files: impl Files + 'static, ledger: &mut Ledger) -> Result<()> {
     let mut values = open_on(files)?;
     ledger.put(&mut values, 1, 2 * BLOCK + 100)?;
-    ledger.force(&values)?;
+    ledger.sync(&values)?;
     let (second, third) = (content(2, BLOCK), content(3, BLOCK + 9));
     let mut unfinished = values.begin(name(2), owner(2), second.len() as u64)?;
     let mut in_turn = values.begin(name(3), owner(3), third.len() as u64)?;
@@ -52,13 +52,13 @@ fn live(files: impl Files + 'static, ledger: &mut Ledger) -> Result<()> {
     values.write(&mut in_turn, 0, &third[..40_000])?;
     ledger.finished.insert(3, third.len());
     values.finish(in_turn)?;
-    ledger.force(&values)?;
+    ledger.sync(&values)?;
     ledger.put(&mut values, 4, 4 * BLOCK)?;
     ledger.put(&mut values, 5, 9_000)?;
     let mut abandoned = values.begin(name(6), owner(6), 30_000)?;
     values.write(&mut abandoned, 0, &content(6, 30_000))?;
     values.abandon(abandoned)?;
-    ledger.force(&values)?;
+    ledger.sync(&values)?;
     values.write(&mut unfinished, 40_000, &second[40_000..])?;
     ledger.put(&mut values, 7, 2 * BLOCK)?;
     ledger.put(&mut values, 8, 2 * BLOCK)?;
@@ -68,7 +68,7 @@ fn live(files: impl Files + 'static, ledger: &mut Ledger) -> Result<()> {
     values.abandon(unfinished)?;
     compact(&mut values)?;
     ledger.put(&mut values, 9, BLOCK)?;
-    ledger.force(&values)?;
+    ledger.sync(&values)?;
     ledger.put(&mut values, 11, BLOCK)?;
     let mut last = values.begin(name(10), owner(10), 20_000)?;
     values.write(&mut last, 0, &content(10, 20_000))?;
@@ -79,7 +79,7 @@ fn live(files: impl Files + 'static, ledger: &mut Ledger) -> Result<()> {
 fn check_survivors(disk: &Forgetful, ledger: &Ledger, context: &str) {
     let values = open_on(disk.clone()).unwrap_or_else(|error| panic!("{context}: {error}"));
     let found = names(&values);
-    for number in ledger.forced.keys() {
+    for number in ledger.synced.keys() {
         assert!(found.contains(number), "{context}: {number} was forced, found are {found:?}");
     }
     for (name, found_owner, length) in values.iter() {
@@ -94,7 +94,7 @@ fn check_survivors(disk: &Forgetful, ledger: &Ledger, context: &str) {
     let mut values = open(disk);
     assert_eq!(names(&values), found, "{context}: what was found is durable");
     for number in 100..103 {
-        put_forced(&mut values, number, BLOCK).unwrap();
+        put_synced(&mut values, number, BLOCK).unwrap();
         check(&values, number, BLOCK);
     }
     disk.power_loss(PowerLoss::DropAll);
@@ -149,7 +149,7 @@ fn torn_header_is_not_a_value() {
     for kept in [0, 1, 4, 8, 40, 55, 56, 60, 64, 70, 72] {
         let disk = disk();
         let mut values = open(&disk);
-        put_forced(&mut values, 1, length).unwrap();
+        put_synced(&mut values, 1, length).unwrap();
         let mut writing = values.begin(name(2), owner(2), length as u64).unwrap();
         values.write(&mut writing, 0, &content(2, length)).unwrap();
         disk.fail_next_write(5, kept);
@@ -167,7 +167,7 @@ fn torn_header_is_not_a_value() {
 fn dropped_value_does_not_return_with_later_proof() {
     let disk = disk();
     let mut values = open(&disk);
-    put_forced(&mut values, 1, BLOCK).unwrap();
+    put_synced(&mut values, 1, BLOCK).unwrap();
     put(&mut values, 2, BLOCK).unwrap();
     put(&mut values, 3, BLOCK).unwrap();
     drop(values);
@@ -180,7 +180,7 @@ fn dropped_value_does_not_return_with_later_proof() {
     let mut values = open(&disk);
     assert_eq!((names(&values), values.found().values_dropped), (vec![1, 3], 1));
     for number in 4..7 {
-        put_forced(&mut values, number, BLOCK).unwrap();
+        put_synced(&mut values, number, BLOCK).unwrap();
     }
     drop(values);
     assert_eq!(names(&open(&disk)), [1, 3, 4, 5, 6]);
@@ -190,7 +190,7 @@ fn dropped_value_does_not_return_with_later_proof() {
 fn place_of_a_refused_header_is_not_reused() {
     let disk = disk();
     let mut values = open(&disk);
-    put_forced(&mut values, 1, BLOCK).unwrap();
+    put_synced(&mut values, 1, BLOCK).unwrap();
     let mut refused = values.begin(name(2), owner(2), BLOCK as u64).unwrap();
     values.write(&mut refused, 0, &content(2, BLOCK)).unwrap();
     // All of the header is there although the disk said that it is full.
@@ -198,8 +198,8 @@ fn place_of_a_refused_header_is_not_reused() {
     assert!(values.finish(refused).unwrap_err().is_out_of_space());
     let mut unfinished = values.begin(name(3), owner(3), BLOCK as u64).unwrap();
     values.write(&mut unfinished, 0, &content(3, BLOCK)).unwrap();
-    put_forced(&mut values, 4, BLOCK).unwrap();
-    put_forced(&mut values, 5, BLOCK).unwrap();
+    put_synced(&mut values, 4, BLOCK).unwrap();
+    put_synced(&mut values, 5, BLOCK).unwrap();
     drop(values);
     let values = open(&disk);
     let found = names(&values);
@@ -212,7 +212,7 @@ fn only_unproven_values_are_read_at_opening() {
     let disk = disk();
     let mut values = open(&disk);
     for number in 1..5 {
-        put_forced(&mut values, number, BLOCK).unwrap();
+        put_synced(&mut values, number, BLOCK).unwrap();
     }
     drop(values);
     let path = common::values::segment_paths(&disk).remove(0);

@@ -115,7 +115,7 @@ impl Disk {
     }
 
     /// Completes the sync of a chunk, whose content is verified here.
-    pub(super) fn force(&mut self, op: OpId) -> Option<StorageDone> {
+    pub(super) fn sync(&mut self, op: OpId) -> Option<StorageDone> {
         let Writing { id, bytes, holders, has_room } = self.writing.remove(&op)?;
         let end = if !has_room {
             End::NoRoom

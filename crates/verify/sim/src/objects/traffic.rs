@@ -173,7 +173,7 @@ impl World {
         let host = &mut self.targets[target];
         let is_alive = host.life == life;
         let done = match doing {
-            Doing::Force(op) if is_alive => host.disk.force(op),
+            Doing::Force(op) if is_alive => host.disk.sync(op),
             Doing::Read(done) => Some(done),
             Doing::Removed(id) => return self.judge_removal(target, &id),
             Doing::Force(_) => None,

@@ -142,12 +142,12 @@ impl Agreement for OrderedPartition<Chain> {
     /// Sends a progress report to the predecessor.
     fn tell_progress(&mut self, host: &mut Host, gap: bool) {
         self.reporting.tell();
-        let (forced, space) = (self.released_from_here(host), self.space_from_here(host));
+        let (synced, space) = (self.released_from_here(host), self.space_from_here(host));
         (self.mode.neighbours.told, self.mode.neighbours.told_space) =
-            (self.mode.neighbours.told.max(forced), space);
+            (self.mode.neighbours.told.max(synced), space);
         let Some(before) = self.membership.predecessor(host.config.node) else { return };
         let (partition, epoch, logged) = (self.id(), self.membership.epoch, self.sequence.logged());
-        let progress = Progress { partition, epoch, logged, forced, gap, space };
+        let progress = Progress { partition, epoch, logged, synced, gap, space };
         host.outbox.ack_progress(before.address, progress);
     }
 
@@ -241,7 +241,7 @@ impl OrderedPartition<Chain> {
             partition: self.id(),
             epoch: self.membership.epoch,
             base: self.sequence.base().unwrap_or(0),
-            forced: self.held_up_to_here(),
+            synced: self.held_up_to_here(),
             recovered: false,
         }
     }
@@ -270,20 +270,20 @@ impl OrderedPartition<Chain> {
 
     /// The last entry that this node and every node before it have synced (C2).
     pub(crate) fn held_up_to_here(&self) -> u64 {
-        let forced = self.sequence.synced();
-        if self.is_primary() { forced } else { forced.min(self.mode.neighbours.before()) }
+        let synced = self.sequence.synced();
+        if self.is_primary() { synced } else { synced.min(self.mode.neighbours.before()) }
     }
 
     /// The last entry that this node and every node behind it have synced. At the tail, which gets
     /// reports from both sides: that every node has synced.
     fn held_from_here(&self, host: &Host) -> u64 {
-        let forced = match self.is_tail(host) {
+        let synced = match self.is_tail(host) {
             true => self.held_up_to_here(),
             false => self.sequence.synced(),
         };
         match self.membership.successor(host.config.node) {
-            None => forced,
-            Some(_) => forced.min(self.mode.neighbours.held()),
+            None => synced,
+            Some(_) => synced.min(self.mode.neighbours.held()),
         }
     }
 
@@ -347,7 +347,7 @@ impl OrderedPartition<Chain> {
                 break;
             }
             self.mode.neighbours.note_sent(now, decided.index);
-            self.mode.neighbours.take_news(watermark.forced);
+            self.mode.neighbours.take_news(watermark.synced);
             sent = decided.index;
         }
         host.arm_sweep(now);
@@ -453,7 +453,7 @@ impl OrderedPartition<Chain> {
         if !self.is_predecessor(host, sender) {
             return;
         }
-        self.mode.neighbours.take_before(watermark.forced);
+        self.mode.neighbours.take_before(watermark.synced);
         if self.sequence.base().is_some() {
             self.on_entry_synced(host, now);
             return self.answer_soon(host, now);

@@ -109,7 +109,7 @@ impl Neighbours {
     pub(crate) fn take_progress(&mut self, now: Now, progress: &Progress) {
         let is_first = !core::mem::replace(&mut self.is_heard, true);
         self.logged = self.logged.max(progress.logged);
-        self.held = self.held.max(progress.forced);
+        self.held = self.held.max(progress.synced);
         (self.heard_ns, self.tries, self.space) = (now.boot_ns, 0, progress.space);
         if is_first || progress.gap {
             self.sent = self.logged;

@@ -118,9 +118,9 @@ where
     fn start_lead(&mut self, host: &mut Host, now: Now) {
         let me = self.membership.position(host.config.node).expect("the primary is a member");
         self.lead = Some(Lead::new(me, self.membership.members.len(), now));
-        let forced = self.locks.undecided_after(0).filter(|(_, op)| op.is_synced);
-        let forced: Vec<OpId> = forced.map(|(op, _)| op).collect();
-        for op in forced {
+        let synced = self.locks.undecided_after(0).filter(|(_, op)| op.is_synced);
+        let synced: Vec<OpId> = synced.map(|(op, _)| op).collect();
+        for op in synced {
             self.locks.count_acks(op, 1 << me, false, false);
         }
         self.ask(host);
@@ -161,8 +161,8 @@ where
         {
             return;
         }
-        let forced = self.locks.undecided_after(request.cursor).filter(|(_, op)| op.is_synced);
-        let told: Vec<_> = forced.take(UNDECIDED_MAX).collect();
+        let synced = self.locks.undecided_after(request.cursor).filter(|(_, op)| op.is_synced);
+        let told: Vec<_> = synced.take(UNDECIDED_MAX).collect();
         let last = told.last().map_or(0, |(_, op)| op.order);
         let undecided = told.iter().map(|(op, state)| UndecidedOp { op: *op, contended: state.is_contended });
         let reply = RecoverReply {
@@ -172,7 +172,7 @@ where
             cursor: request.cursor,
             next: if told.len() == UNDECIDED_MAX { last } else { 0 },
             logged: self.sequence.logged(),
-            forced: self.sequence.synced(),
+            synced: self.sequence.synced(),
             released: self.sequence.released(),
             undecided: undecided.collect(),
         };

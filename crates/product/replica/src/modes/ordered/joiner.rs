@@ -224,8 +224,8 @@ impl Join {
 
     /// Whether this replica could continue alone: every decision that the copy may contain is
     /// synced here, and no op is open that was accepted without the client records.
-    pub(crate) fn is_complete(&self, forced: u64, oldest_undecided: u64) -> bool {
-        forced >= self.covers && oldest_undecided > self.unchecked_through
+    pub(crate) fn is_complete(&self, synced: u64, oldest_undecided: u64) -> bool {
+        synced >= self.covers && oldest_undecided > self.unchecked_through
     }
 }
 

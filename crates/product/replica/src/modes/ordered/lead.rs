@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     /// The member's report continues after this record of its log.
     cursor: u64,
     logged: u64,
-    forced: u64,
+    synced: u64,
     /// The last decision that the member knew to be synced by all when the epoch began.
     released: u64,
     /// When the member last made progress, or was last sent what it lacks.
@@ -143,7 +143,7 @@ impl Lead {
         let peer = &mut self.peers[position];
         let is_asked = self.phase == Phase::Collecting && !peer.is_heard && peer.cursor == reply.cursor;
         if is_asked {
-            (peer.logged, peer.forced, peer.cursor) = (reply.logged, reply.forced, reply.next);
+            (peer.logged, peer.synced, peer.cursor) = (reply.logged, reply.synced, reply.next);
             peer.released = reply.released;
             peer.is_heard = reply.next == 0;
         }
@@ -257,17 +257,17 @@ impl Lead {
         if !peer.is_heard {
             return None;
         }
-        if progress.logged > peer.logged || progress.forced > peer.forced {
+        if progress.logged > peer.logged || progress.synced > peer.synced {
             (peer.heard_ns, peer.tries) = (now.boot_ns, 0);
         }
-        (peer.logged, peer.forced) = (peer.logged.max(progress.logged), peer.forced.max(progress.forced));
+        (peer.logged, peer.synced) = (peer.logged.max(progress.logged), peer.synced.max(progress.synced));
         Some(peer.logged)
     }
 
     /// The last decision that all other members have synced; `u64::MAX` if there are no others.
     pub(crate) fn synced_by_peers(&self) -> u64 {
         let peers = self.peers.iter().enumerate().filter(|(position, _)| *position != self.me);
-        peers.map(|(_, peer)| peer.forced).min().unwrap_or(u64::MAX)
+        peers.map(|(_, peer)| peer.synced).min().unwrap_or(u64::MAX)
     }
 
     /// A member is being sent what it lacks: restarts its timeout.
@@ -280,7 +280,7 @@ impl Lead {
     }
 
     pub(crate) fn synced_by(&self, position: usize) -> u64 {
-        self.peers[position].forced
+        self.peers[position].synced
     }
 
     /// If a member has made no progress within the timeout: how many timeouts have passed in a row.
@@ -319,7 +319,7 @@ mod fingerprint {
                 Phase::Fetching => 3.hash(state),
             }
             for peer in &self.peers {
-                (peer.is_heard, peer.logged, peer.forced, peer.released).hash(state);
+                (peer.is_heard, peer.logged, peer.synced, peer.released).hash(state);
             }
             (self.recovery_end, self.is_complete, &self.wanted).hash(state);
         }
@@ -340,7 +340,7 @@ mod tests {
         OpId { client: ClientId(1), sequence }
     }
 
-    fn reply(cursor: u64, next: u64, logged: u64, forced: u64) -> RecoverReply {
+    fn reply(cursor: u64, next: u64, logged: u64, synced: u64) -> RecoverReply {
         let (sender, partition, epoch) = (NodeId(2), PartitionId(0), Epoch(1));
         RecoverReply {
             sender,
@@ -349,15 +349,15 @@ mod tests {
             cursor,
             next,
             logged,
-            forced,
+            synced,
             released: 0,
             undecided: Vec::new(),
         }
     }
 
-    fn progress(logged: u64, forced: u64) -> Progress {
+    fn progress(logged: u64, synced: u64) -> Progress {
         let (partition, epoch, space) = (PartitionId(0), Epoch(1), DiskSpace::Enough);
-        Progress { partition, epoch, logged, forced, gap: false, space }
+        Progress { partition, epoch, logged, synced, gap: false, space }
     }
 
     /// State of the second of three members after both others have reported.

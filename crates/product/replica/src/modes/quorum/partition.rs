@@ -361,8 +361,8 @@ impl QuorumPartition {
     }
 
     /// Writes a synced version to the engine. From now on it may be acknowledged.
-    pub(super) fn write_synced(&mut self, node: &mut Host, now: Now, forced: Synced) {
-        let Synced { record, key, version, waiters, .. } = forced;
+    pub(super) fn write_synced(&mut self, node: &mut Host, now: Now, synced: Synced) {
+        let Synced { record, key, version, waiters, .. } = synced;
         node.storage.write(self.id(), &key, |out| version.entry().append(out));
         self.let_go_value(node, &version);
         self.note_written(&key);

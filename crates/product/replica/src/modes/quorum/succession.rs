@@ -72,7 +72,7 @@ impl QuorumPartition {
         } else if self.entrusting.successor.is_none() {
             self.settle_entrusted(host, now);
         } else if !self.entrusting.held.is_empty() {
-            self.entrusting.held.values_mut().for_each(|forced| (forced.asked_ns, forced.tries) = (0, 0));
+            self.entrusting.held.values_mut().for_each(|synced| (synced.asked_ns, synced.tries) = (0, 0));
             host.arm_sweep(now);
         }
     }
@@ -113,7 +113,7 @@ impl QuorumPartition {
             AwaitedSync::Version { version, .. } => Some(version),
             _ => None,
         });
-        let entrusted = self.entrusting.held.values().map(|forced| &forced.version);
+        let entrusted = self.entrusting.held.values().map(|synced| &synced.version);
         unsynced.chain(entrusted).for_each(|version| self.let_go_value(host, version));
     }
 
@@ -158,15 +158,15 @@ impl QuorumPartition {
 
     /// A version is synced. It goes to the engine and is acknowledged, unless a successor has to
     /// hold it first.
-    pub(super) fn on_version_synced(&mut self, host: &mut Host, now: Now, mut forced: Synced) {
+    pub(super) fn on_version_synced(&mut self, host: &mut Host, now: Now, mut synced: Synced) {
         if self.entrusting.successor.is_none() {
-            return self.write_synced(host, now, forced);
+            return self.write_synced(host, now, synced);
         }
         self.entrusting.serial += 1;
         let serial = self.entrusting.serial;
-        forced.asked_ns = now.boot_ns;
-        self.keys.get_mut(&forced.key).expect("work on the key is under way").entrusted.push(serial);
-        self.entrusting.held.insert(serial, forced);
+        synced.asked_ns = now.boot_ns;
+        self.keys.get_mut(&synced.key).expect("work on the key is under way").entrusted.push(serial);
+        self.entrusting.held.insert(serial, synced);
         self.send_entrust(host, serial);
         host.arm_sweep(now);
     }
@@ -188,33 +188,33 @@ impl QuorumPartition {
         if self.entrusting.successor != Some(sender) {
             return;
         }
-        let Some(mut forced) = self.entrusting.held.remove(&serial) else { return };
-        let state = self.keys.get_mut(&forced.key).expect("work on the key is under way");
+        let Some(mut synced) = self.entrusting.held.remove(&serial) else { return };
+        let state = self.keys.get_mut(&synced.key).expect("work on the key is under way");
         let earlier: Vec<u64> = state.entrusted.extract_if(.., |other| *other <= serial).collect();
         for earlier in earlier {
             let Some(earlier) = self.entrusting.held.remove(&earlier) else { continue };
             self.let_go_value(host, &earlier.version);
-            forced.waiters.extend(earlier.waiters);
+            synced.waiters.extend(earlier.waiters);
         }
-        self.write_synced(host, now, forced);
+        self.write_synced(host, now, synced);
     }
 
     /// The succession has ended: versions that waited for the successor are acknowledged now.
     fn settle_entrusted(&mut self, host: &mut Host, now: Now) {
-        for (_, forced) in core::mem::take(&mut self.entrusting.held) {
-            self.keys.get_mut(&forced.key).expect("work on the key is under way").entrusted.clear();
-            self.write_synced(host, now, forced);
+        for (_, synced) in core::mem::take(&mut self.entrusting.held) {
+            self.keys.get_mut(&synced.key).expect("work on the key is under way").entrusted.clear();
+            self.write_synced(host, now, synced);
         }
     }
 
     fn give_up_entrusted(&mut self, host: &mut Host) {
-        for (_, forced) in core::mem::take(&mut self.entrusting.held) {
-            self.let_go_value(host, &forced.version);
-            let state = self.keys.get_mut(&forced.key).expect("work on the key is under way");
+        for (_, synced) in core::mem::take(&mut self.entrusting.held) {
+            self.let_go_value(host, &synced.version);
+            let state = self.keys.get_mut(&synced.key).expect("work on the key is under way");
             state.entrusted.clear();
-            state.newest.take_if(|(_, record)| *record == forced.record);
+            state.newest.take_if(|(_, record)| *record == synced.record);
             if state.newest.is_none() && state.waiting.is_empty() {
-                self.keys.remove(&forced.key);
+                self.keys.remove(&synced.key);
             }
         }
     }
@@ -230,16 +230,16 @@ impl QuorumPartition {
         let Some(successor) = self.entrusting.successor else { return false };
         let resend_ns = host.config.timing.resend.as_nanos() as u64;
         let is_due =
-            |forced: &Synced| now.boot_ns >= forced.asked_ns + (resend_ns << forced.tries.min(DOUBLINGS_MAX));
-        let due = self.entrusting.held.iter_mut().filter(|(_, forced)| is_due(forced)).take(RESENT_MAX);
+            |synced: &Synced| now.boot_ns >= synced.asked_ns + (resend_ns << synced.tries.min(DOUBLINGS_MAX));
+        let due = self.entrusting.held.iter_mut().filter(|(_, synced)| is_due(synced)).take(RESENT_MAX);
         let mut is_silent = false;
         let due: Vec<u64> = due
-            .map(|(serial, forced)| {
-                (forced.asked_ns, forced.tries) = (now.boot_ns, forced.tries + 1);
+            .map(|(serial, synced)| {
+                (synced.asked_ns, synced.tries) = (now.boot_ns, synced.tries + 1);
                 // The successor confirms a version only after it has fetched its large value, so
                 // such a delay does not count as silence.
                 is_silent |=
-                    forced.tries >= host.config.timing.accuse_after_resends && !forced.version.is_large;
+                    synced.tries >= host.config.timing.accuse_after_resends && !synced.version.is_large;
                 *serial
             })
             .collect();
@@ -258,7 +258,7 @@ impl QuorumPartition {
         if self.entrusting.successor.is_none() {
             return;
         }
-        let held = self.entrusting.held.values().map(|forced| (&forced.key, &forced.version));
+        let held = self.entrusting.held.values().map(|synced| (&synced.key, &synced.version));
         let unsynced = self.unsynced.iter().filter_map(|unsynced| match &unsynced.what {
             AwaitedSync::Version { key, version, .. } => Some((key, version)),
             _ => None,

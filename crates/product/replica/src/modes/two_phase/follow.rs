@@ -49,8 +49,8 @@ impl OrderedPartition<TwoPhase> {
                 self.start_after(host, now, watermark.base);
             }
         }
-        if watermark.forced > self.sequence.released() {
-            self.release(host, now, watermark.forced);
+        if watermark.synced > self.sequence.released() {
+            self.release(host, now, watermark.synced);
         }
         // Recovery is complete, so this member has everything that all members have synced.
         self.is_proven |= watermark.recovered && self.membership.standing.serves();
@@ -83,7 +83,7 @@ impl OrderedPartition<TwoPhase> {
             partition: self.id(),
             epoch: self.membership.epoch,
             logged: self.sequence.logged(),
-            forced: self.sequence.synced(),
+            synced: self.sequence.synced(),
             gap,
             space: host.disk_space,
         };

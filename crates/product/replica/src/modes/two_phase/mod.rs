@@ -221,7 +221,7 @@ impl OrderedPartition<TwoPhase> {
             partition: self.id(),
             epoch: self.membership.epoch,
             base: self.sequence.base().unwrap_or(0),
-            forced: self.sequence.released(),
+            synced: self.sequence.released(),
             recovered: self.is_recovered_wholly(),
         }
     }

@@ -198,7 +198,7 @@ impl OrderedPartition<TwoPhase> {
 
     pub(crate) fn on_prepare_synced(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(since_ns) = self.locks.mark_synced(op) else { return };
-        host.puts.forced.count_ns(now.boot_ns.saturating_sub(since_ns));
+        host.puts.synced.count_ns(now.boot_ns.saturating_sub(since_ns));
         host.trace.note(now, op, Step::Synced);
         if let Some(lead) = &self.lead {
             self.count_ack(host, now, lead.me(), op, false, false);

@@ -117,11 +117,11 @@ fn messages(epoch: Epoch, sender: NodeId) -> Vec<(Vec<u8>, &'static str)> {
     };
     let prepares = [PrepareAck { partition, epoch, op: op(7), contended: false, refused: false }];
     let progress =
-        [Progress { partition, epoch, logged: 8, forced: 8, gap: false, space: DiskSpace::Enough }];
+        [Progress { partition, epoch, logged: 8, synced: 8, gap: false, space: DiskSpace::Enough }];
     let acks = |prepares, progress| Acks { sender, prepares, progress };
     add("prepare ack 7", &|out| acks(Entries::Values(&prepares), Entries::Values(&[])).encode(out));
     add("progress 8 with 0", &|out| acks(Entries::Values(&[]), Entries::Values(&progress)).encode(out));
-    let watermarks = [Watermark { partition, epoch, base: 1, forced: 2, recovered: false }];
+    let watermarks = [Watermark { partition, epoch, base: 1, synced: 2, recovered: false }];
     let decisions = Decisions {
         keyspace: nicekv_proto::KeyspaceId::DEFAULT,
         digest: nicekv_proto::KeyDigest::default(),
@@ -194,7 +194,7 @@ fn messages_for_others_are_refused_and_noise_is_malformed() {
             cursor: 0,
             next: 0,
             logged: 0,
-            forced: 0,
+            synced: 0,
             released: 0,
         }
         .encode(out);

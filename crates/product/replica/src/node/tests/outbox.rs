@@ -26,7 +26,7 @@ fn words(to: SocketAddrV4, bytes: &[u8]) -> String {
             format!("{} prepares, progress {progress:?}", acks.prepares.len())
         }
         Datagram::Decisions(all) => {
-            let watermarks: Vec<_> = all.watermarks.iter().map(|w| (w.partition.0, w.forced)).collect();
+            let watermarks: Vec<_> = all.watermarks.iter().map(|w| (w.partition.0, w.synced)).collect();
             let decisions: Vec<_> = all.decisions.iter().map(|d| d.index).collect();
             format!("decisions {decisions:?}, watermarks {watermarks:?}")
         }
@@ -40,8 +40,8 @@ fn reply(outbox: &mut Outbox, sequence: u64) {
     outbox.send(CLIENT, |out| Reply::bare(op, Status::Ok).encode(out));
 }
 
-fn watermark(partition: u32, forced: u64) -> Watermark {
-    Watermark { partition: PartitionId(partition), epoch: EPOCH, base: 0, forced, recovered: false }
+fn watermark(partition: u32, synced: u64) -> Watermark {
+    Watermark { partition: PartitionId(partition), epoch: EPOCH, base: 0, synced, recovered: false }
 }
 
 fn decision(partition: u32, index: u64, value: &[u8]) -> Decision<'_> {
@@ -69,7 +69,7 @@ fn progress(partition: u32, logged: u64, gap: bool) -> Progress {
         partition: PartitionId(partition),
         epoch: EPOCH,
         logged,
-        forced: logged,
+        synced: logged,
         gap,
         space: DiskSpace::Enough,
     }

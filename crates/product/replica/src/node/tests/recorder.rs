@@ -139,7 +139,7 @@ impl Recorder {
             Message::Progress(progress, prepares) => {
                 format!("progress {} with {}", progress.logged, prepares.len())
             }
-            Message::Watermark(watermark) => format!("watermark {}", watermark.forced),
+            Message::Watermark(watermark) => format!("watermark {}", watermark.synced),
             Message::Decision(decision) => format!("decision {}", decision.index),
             Message::Forwarded(decision, op) => format!("entry {} {}", decision.index, op.is_some()),
             Message::Resent { logged, update, .. } => format!("resent {logged} {}", update.op.sequence),

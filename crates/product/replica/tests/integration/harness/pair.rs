@@ -100,7 +100,7 @@ pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, conte
 /// that all members hold the decisions up to there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
     let epoch = Epoch(epoch);
-    let watermark = Watermark { partition: PARTITION, epoch, base, forced: base, recovered: true };
+    let watermark = Watermark { partition: PARTITION, epoch, base, synced: base, recovered: true };
     let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[]));
     node.receive(OTHER_ADDRESS, |out| {
         Decisions {
@@ -115,10 +115,10 @@ pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
 }
 
 /// The other member reports that it has logged and synced the decisions up to this one.
-pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
+pub(crate) fn progress(node: &mut Node, epoch: u32, synced: u64) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
     let progress =
-        Progress { partition, epoch, logged: forced, forced, gap: false, space: DiskSpace::Enough };
+        Progress { partition, epoch, logged: synced, synced, gap: false, space: DiskSpace::Enough };
     let (prepares, progress) = (Entries::Values(&[]), Entries::Values(&[progress]));
     node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }
@@ -126,9 +126,9 @@ pub(crate) fn progress(node: &mut Node, epoch: u32, forced: u64) -> Sent {
 /// The other member reports what it held when the epoch began.
 pub(crate) fn recover(node: &mut Node, epoch: u32, logged: u64, undecided: Vec<UndecidedOp>) -> Sent {
     let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(epoch));
-    let (cursor, next, forced) = (0, 0, logged);
+    let (cursor, next, synced) = (0, 0, logged);
     let reply =
-        RecoverReply { sender, partition, epoch, cursor, next, logged, forced, released: 0, undecided };
+        RecoverReply { sender, partition, epoch, cursor, next, logged, synced, released: 0, undecided };
     node.receive(OTHER_ADDRESS, |out| reply.encode(out))
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn put(values: &mut Values, sequence: u64, length: usize) -> Result<(
     values.finish(writing)
 }
 
-pub(crate) fn put_forced(values: &mut Values, sequence: u64, length: usize) -> Result<()> {
+pub(crate) fn put_synced(values: &mut Values, sequence: u64, length: usize) -> Result<()> {
     put(values, sequence, length)?;
     values.sync_handle().sync()
 }

@@ -285,7 +285,7 @@ impl World {
             (machine.fingerprint, machine.process, machine.core.is_some()).hash(&mut state);
             if may_crash || machine.core.is_none() {
                 machine.disk.log().hash(&mut state);
-                (machine.disk.appended() - machine.disk.forced()).hash(&mut state);
+                (machine.disk.appended() - machine.disk.synced()).hash(&mut state);
             }
         }
         (&self.messages, &self.roles).hash(&mut state);

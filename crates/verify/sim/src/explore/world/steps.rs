@@ -95,8 +95,8 @@ impl World {
             None => {}
             Some(core) => {
                 if bounds.crashes > 0 {
-                    let (forced, appended) = (machine.disk.forced(), machine.disk.appended());
-                    steps.extend((forced..=appended).map(|kept| Step::Crash(index, kept)));
+                    let (synced, appended) = (machine.disk.synced(), machine.disk.appended());
+                    steps.extend((synced..=appended).map(|kept| Step::Crash(index, kept)));
                 }
                 if bounds.sweeps > 0 && core.next_deadline() <= NOW.boot_ns {
                     steps.push(Step::Sweep(index));
