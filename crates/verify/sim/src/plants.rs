@@ -406,14 +406,14 @@ fn keyspaces_come_and_go(scenario: &mut Scenario) {
 /// At the end some entries are replaced by wrong ones.
 fn replaced_entries(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
-    scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
+    scenario.workload.keys = Key::several(0, scenario.workload.keys.len());
     scenario.faults = Faults { replacement: 500_000, ..Faults::NONE };
 }
 
 /// Nodes restart with empty disks, and messages of earlier epochs arrive late.
 fn late_messages(scenario: &mut Scenario) {
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
-    scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
+    scenario.workload.keys = Key::several(0, scenario.workload.keys.len());
     scenario.faults = Faults::LATE_MESSAGES;
 }
 

@@ -2,6 +2,7 @@
 
 use crate::keyspace::Key;
 use nicekv_proto::{ClientId, Duration};
+use std::collections::BTreeSet;
 
 /// Minimum retry time of clients that retry often, so that more happens while others wait.
 pub const HURRY: Duration = Duration::from_millis(2);
@@ -60,6 +61,12 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Whether no key occurs twice: the judge checks one history per key.
+    pub(crate) fn has_distinct_keys(&self) -> bool {
+        let mut seen = BTreeSet::new();
+        self.keys.iter().all(|key| seen.insert((key.keyspace, &key.name)))
+    }
+
     /// The factor by which a client's pauses are longer than usual.
     pub(crate) fn idleness(&self, client: ClientId, at_ns: u64) -> u64 {
         let period = at_ns.checked_div(self.shift_ns);

@@ -43,7 +43,7 @@ pub(crate) fn late_with_handoffs(scenario: &mut Scenario) {
 pub(crate) fn lossy_joins(scenario: &mut Scenario) {
     scenario.nodes = 3;
     scenario.keyspaces = vec![Shape::multicast(3, 0)];
-    scenario.workload.keys.iter_mut().for_each(|key| key.keyspace = 0);
+    scenario.workload.keys = Key::several(0, scenario.workload.keys.len());
     scenario.faults = Faults {
         loss: 250_000,
         crash: 3_000,

@@ -75,7 +75,7 @@ pub(super) const SCRIPTS: &[Script] = &[
                 stage.run(delay_ms);
                 stage.inject(Fault::MetadataCrash { downtime_ns: 1_000_000 });
             }
-            stage.run(1_200);
+            stage.run(2_000);
             let answered = stage.answered();
             stage.run(600);
             let all_done = stage.cluster.clients().iter().all(|client| client.is_done());
