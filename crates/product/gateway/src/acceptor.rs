@@ -1,4 +1,5 @@
-//! New connections: one thread accepts them, and hands each to the thread with the fewest.
+//! Accepts new connections: one thread accepts them, and hands each to the thread that has the
+//! fewest connections.
 
 use crate::limits::{ACCEPTS_MAX, BACKLOG};
 use crate::shared::{NewConnection, ServerState};
@@ -17,7 +18,7 @@ const OUT_OF_RESOURCES: [i32; 4] = [12, 23, 24, 105];
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     listener: TcpListener,
-    /// Identifies its events.
+    /// Token of this listener's epoll events.
     token: u64,
     is_tls: bool,
     again_ns: Option<u64>,
@@ -26,7 +27,7 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     pub(crate) fn new(listener: TcpListener, epoll: &OwnedFd, token: u64, is_tls: bool) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        // It listens already; this sets the backlog.
+        // The caller's listener already accepts; a second `listen` sets the backlog.
         rustix::net::listen(&listener, BACKLOG)?;
         epoll::add(epoll, &listener, EventData::new_u64(token), EventFlags::IN)?;
         Ok(Self { listener, token, is_tls, again_ns: None })
@@ -36,12 +37,12 @@ impl Acceptor {
         self.token
     }
 
-    /// When it listens again after a pause.
+    /// When accepting resumes after a pause; `None` if it is not paused.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.again_ns
     }
 
-    /// Listens again after a pause.
+    /// Resumes accepting once the pause is over.
     pub(crate) fn on_time(&mut self, now: Now, epoll: &OwnedFd) -> io::Result<()> {
         if self.again_ns.is_some_and(|again_ns| again_ns <= now.boot_ns) {
             self.again_ns = None;
@@ -78,7 +79,7 @@ fn admit(mut socket: TcpStream, peer: SocketAddr, is_tls: bool, server: &ServerS
     if socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true)).is_err() {
         return;
     }
-    // Only this thread adds connections, so no two can take the last place.
+    // Only this thread adds connections, so the limit cannot be exceeded by a race.
     if server.connections() >= server.connections_max {
         server.connections_refused.add(1);
         let _ = socket.write(b"-ERR max number of clients reached\r\n");
@@ -98,7 +99,7 @@ fn admit(mut socket: TcpStream, peer: SocketAddr, is_tls: bool, server: &ServerS
     server.least_used().hand_over(NewConnection { socket, id, is_tls, is_denied });
 }
 
-/// Whether a peer does not come by the loopback interface.
+/// Whether a peer connects from another host, not through the loopback interface.
 fn is_of_other_host(peer: SocketAddr) -> bool {
     !peer.ip().to_canonical().is_loopback()
 }

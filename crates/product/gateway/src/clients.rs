@@ -1,7 +1,7 @@
 //! The connections of all threads, for CLIENT LIST and CLIENT KILL.
 //!
-//! A connection updates its own entry after commands that may have changed it. The thread it is on
-//! closes it when another connection kills it.
+//! A connection updates its own entry after commands that may have changed it. CLIENT KILL does not
+//! close a connection of another thread: that thread does.
 
 use nicekv_redis::client_info::{ClientDetails, ClientInfo};
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A connection, as other threads see it.
 #[derive(Debug, Default)]
 pub(crate) struct ClientEntry {
-    /// CLIENT ID.
+    /// As in CLIENT ID.
     pub(crate) id: u64,
-    /// The peer's address and ours.
+    /// The peer's address, and the gateway's.
     addresses: Option<(SocketAddr, SocketAddr)>,
     since_unix_ms: u64,
-    /// Number of its thread.
+    /// Index of the thread that serves the connection.
     pub(crate) thread: usize,
-    /// Subject of the last command, and when it began.
+    /// The last command (a number of `SUBJECTS`), and when it began, in Unix milliseconds.
     last: (AtomicUsize, AtomicU64),
     details: Mutex<ClientDetails>,
-    /// CLIENT NO-EVICT.
+    /// Set by CLIENT NO-EVICT: this connection is closed last if memory runs out.
     is_spared: AtomicBool,
 }
 
@@ -31,12 +31,12 @@ impl ClientEntry {
         Self { id, addresses, since_unix_ms, ..Self::default() }
     }
 
-    /// The same, on this thread.
+    /// A fresh entry for the same connection, served by this thread.
     pub(crate) fn on_thread(&self, thread: usize) -> Self {
         Self { thread, ..Self::new(self.id, self.addresses, self.since_unix_ms) }
     }
 
-    /// A command has begun, by the number of its subject.
+    /// Records that a command begins; `subject` is its number in `SUBJECTS`.
     pub(crate) fn touch(&self, subject: usize, unix_ms: u64) {
         self.last.0.store(subject, Ordering::Relaxed);
         self.last.1.store(unix_ms, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl ClientEntry {
     }
 }
 
-/// All connections by id.
+/// All connections, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Clients(Mutex<BTreeMap<u64, Arc<ClientEntry>>>);
 

@@ -1,6 +1,7 @@
 //! Statistics of commands: number of calls, durations, failures.
 //!
-//! The clock is read once a turn, so a command that asks nothing of the store takes no time.
+//! The clock is read once a turn of the event loop, so a command that sends no request to the store
+//! takes 0 µs.
 
 use nicekv_proto::Duration;
 use nicekv_proto::durations::{SharedDurations, bound_ns};
@@ -9,10 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Those of one thread, which writes them; all threads may read.
+/// Statistics of one thread. Only that thread writes them; all threads read them.
 #[derive(Debug, Default)]
 pub(crate) struct CommandStatistics {
-    /// By numbers in the command table.
+    /// Indexed by the number of the command in the command table.
     commands: Box<[Counted]>,
     errors: Mutex<BTreeMap<String, u64>>,
 }
@@ -27,17 +28,16 @@ struct Counted {
 /// The counts of one command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Count {
-    /// By bucket of durations.
+    /// Number of calls in each bucket of durations.
     by_bucket: Vec<u64>,
     sum_ns: u64,
-    /// Calls answered by an error.
+    /// Calls that were executed and answered with an error.
     pub(crate) failed: u64,
-    /// Refused calls: too few arguments, or no permission.
+    /// Calls that were refused before execution: too few arguments, or no permission.
     pub(crate) rejected: u64,
 }
 
 impl CommandStatistics {
-    /// For this many commands.
     pub(crate) fn new(commands: usize) -> Self {
         Self { commands: (0..commands).map(|_| Counted::default()).collect(), ..Self::default() }
     }
@@ -82,12 +82,13 @@ impl Count {
         self.by_bucket.iter().sum()
     }
 
-    /// Duration of all calls together.
+    /// Total duration of all calls.
     pub(crate) fn took_us(&self) -> u64 {
         self.sum_ns / 1_000
     }
 
-    /// The bound of the bucket with this quantile, in thousandths.
+    /// The upper bound, in microseconds, of the bucket that contains this quantile (in
+    /// thousandths).
     pub(crate) fn quantile_us(&self, of_thousand: u64) -> f64 {
         let rank = (self.calls() * of_thousand).div_ceil(1_000);
         let mut sum = 0;
@@ -100,18 +101,18 @@ impl Count {
     }
 }
 
-/// Counts of all threads.
+/// Sums of the statistics of all threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
-    /// By numbers in the command table.
+    /// Indexed by the number of the command in the command table.
     pub(crate) commands: Vec<Count>,
     pub(crate) errors: BTreeMap<String, u64>,
-    /// By their names in INFO.
+    /// Other counters, by their field names in INFO.
     pub(crate) numbers: BTreeMap<&'static str, u64>,
 }
 
 impl Totals {
-    /// The counts since an earlier time.
+    /// The difference between these totals and earlier ones.
     pub(crate) fn since(mut self, earlier: &Self) -> Self {
         for (count, before) in self.commands.iter_mut().zip(&earlier.commands) {
             let buckets = count.by_bucket.iter_mut().zip(&before.by_bucket);

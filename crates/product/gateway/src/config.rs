@@ -9,21 +9,25 @@ use nicekv_proto::Duration;
 /// Settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// Of its client: id, window, and the keyspaces. SELECT goes to them by their numbers. Several threads share the window.
+    /// Settings of its client: id, window, and the keyspaces, which SELECT chooses by number. The
+    /// threads share the window.
     pub client: Config,
-    /// Most connections at once. Each needs a file descriptor: the caller raises `RLIMIT_NOFILE`.
+    /// Maximum number of open connections. Each needs a file descriptor: the caller raises
+    /// `RLIMIT_NOFILE`.
     pub connections_max: usize,
-    /// Most bytes of commands and replies, less large values, that all connections together may hold.
+    /// Maximum bytes that commands and replies of all connections may occupy, not counting large
+    /// values.
     pub memory_bytes_max: usize,
-    /// Most bytes of large values that they may hold; at least [`LARGE_BYTES_MIN`](crate::limits::LARGE_BYTES_MIN).
+    /// Maximum bytes of large values of all connections; at least
+    /// [`LARGE_BYTES_MIN`](crate::limits::LARGE_BYTES_MIN).
     pub large_bytes_max: usize,
     /// Who may log in.
     pub users: UserSource,
-    /// Whether clients of other hosts are refused while nobody needs a password.
+    /// Whether clients on other hosts are refused as long as the default user needs no password.
     pub protected_mode: bool,
-    /// Of the listener for TLS, which is there if this is.
+    /// Certificate and key of the TLS listener; required if there is one.
     pub tls: Option<TlsFiles>,
-    /// How long a command may take.
+    /// Deadline of each request that a command makes to the store.
     pub timeout: Duration,
 }
 

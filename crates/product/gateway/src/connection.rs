@@ -38,19 +38,19 @@ use nicekv_redis::session::Session;
 use nicekv_redis::subscription::SubscriptionChange;
 use std::sync::Arc;
 
-/// Capacity that a busy connection keeps for the next command.
+/// Capacity that the buffers of a busy connection keep for the next command.
 const SPARE_BYTES: usize = 4 << 10;
 
-/// Why a connection stops.
+/// Why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It waits for its peer, or for its own requests.
+    /// It waits for bytes from its peer, or for answers to its requests.
     Waiting,
-    /// It waits for room in the client's window.
+    /// It waits until the client's window has room for another request.
     WindowFull,
 }
 
-/// A command of which not all requests are sent yet. It is the last of the unanswered ones.
+/// A command whose requests are only partly sent. It is the newest unanswered command.
 #[derive(Clone, Copy, Debug)]
 struct Issuing {
     called: &'static Command,
@@ -60,18 +60,18 @@ struct Issuing {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) session: Session,
-    /// What other connections see of it.
+    /// The connection's entry in CLIENT LIST, which other threads read.
     pub(crate) client: Arc<ClientEntry>,
     pub(crate) stream: Stream,
-    /// Sent once its handshake is done; then it is closed.
+    /// An error to send once the TLS handshake is done; the connection is closed after it.
     pub(crate) refusal: Option<CommandError>,
-    /// It is in the event loop's queue.
+    /// The connection is in the event loop's queue.
     pub(crate) queued: bool,
-    /// It was served since the event loop last looked for idle connections.
+    /// The connection was served since the event loop last looked for idle ones.
     pub(crate) active: bool,
-    /// It is in the event loop's list of delayed replies.
+    /// The connection is in the event loop's list of delayed replies.
     pub(crate) delayed: bool,
-    /// Bytes that its thread counts for it.
+    /// Its memory as last counted by its thread, in bytes.
     pub(crate) counted_bytes: usize,
     parser: Parser<Grant>,
     last_command: Option<&'static Command>,
@@ -80,28 +80,29 @@ pub(crate) struct Connection {
     unanswered: Unanswered,
     issuing: Option<Issuing>,
     pub(crate) reads: LargeReads,
-    /// Number of the queued request for memory of an argument.
+    /// Number of the queued memory request for the argument that is being read.
     queued_argument: Option<u64>,
     progress: PeerProgress,
-    /// Bytes moved so far, in both directions.
+    /// Bytes read and written so far.
     moved: u64,
-    /// The socket may have bytes to read, or be at its end.
+    /// The socket may have bytes to read, or the end of the stream.
     pub(crate) readable: bool,
-    /// The end was announced, and is still to be read.
+    /// The kernel has reported the end of the stream, which is not read yet.
     pub(crate) hung_up: bool,
-    /// The peer sends nothing more.
+    /// The peer has closed its sending side.
     ended: bool,
-    /// Nothing more is read: the last reply was written, or the peer broke the protocol.
+    /// Nothing more is read, because the last reply was written or the peer violated the protocol.
     closing: bool,
     failed: bool,
-    /// It takes no commands until then: a login has failed, or commands are paused.
+    /// No commands are taken until then (boot-time clock), after a failed login or during CLIENT
+    /// PAUSE.
     held_until_ns: Option<u64>,
-    /// It is in the event loop's list of held connections.
+    /// The connection is in the event loop's list of held connections.
     pub(crate) is_listed: bool,
 }
 
 impl Connection {
-    /// `value_bytes_max`: longest argument that is kept whole.
+    /// `value_bytes_max`: longer arguments are discarded while they arrive.
     pub(crate) fn new(stream: Stream, id: u64, since_unix_ms: u64, value_bytes_max: usize) -> Self {
         // A peer that has disconnected has no address.
         let socket = stream.socket();
@@ -136,14 +137,14 @@ impl Connection {
         }
     }
 
-    /// Whether it wants to read.
+    /// Whether the connection is ready to read more bytes.
     pub(crate) fn wants_read(&self) -> bool {
         let has_room = self.parser.command().is_none() && self.parser.wants().is_none();
         let has_room = has_room && self.held_until_ns.is_none();
         self.readable && !self.ended && !self.closing && !self.failed && has_room
     }
 
-    /// Whether a complete command may wait.
+    /// Whether a complete command is ready, but has to wait.
     pub(crate) fn is_blocked(&self) -> bool {
         let waits = self.parser.command().is_some() || self.held_until_ns.is_some();
         !self.closing && !self.failed && waits
@@ -154,13 +155,13 @@ impl Connection {
         self.is_blocked() && self.waiting_bytes() >= OUTPUT_BYTES_MAX
     }
 
-    /// Whether it is to be closed.
+    /// Whether the event loop should close it now.
     pub(crate) fn is_finished(&self) -> bool {
         let answered = self.unanswered.is_empty() && self.output.is_empty() && !self.stream.has_unsent();
         self.failed || (answered && (self.closing || (self.ended && !self.is_blocked())))
     }
 
-    /// Bytes it occupies.
+    /// Bytes of memory that the connection occupies.
     pub(crate) fn memory(&self) -> usize {
         size_of::<Self>()
             + self.session.name.capacity()
@@ -182,7 +183,8 @@ impl Connection {
         self.unanswered.shrink();
     }
 
-    /// Issues what can be issued. `slot` is its place in the event loop's table.
+    /// Issues the commands that have arrived, until one has to wait. `slot`: index of the
+    /// connection in the event loop's table.
     pub(crate) fn advance(&mut self, slot: usize, requests: &mut Requests<'_>) -> Progress {
         let mut used = 0;
         let progress = loop {
@@ -231,8 +233,8 @@ impl Connection {
         progress
     }
 
-    /// Takes the answer to one request of a command. A finished command may have changed
-    /// subscriptions.
+    /// Processes the answer to one request of a command. If the command has finished and changed
+    /// subscriptions, these are updated.
     pub(crate) fn complete(
         &mut self,
         command: u64,

@@ -1,7 +1,7 @@
-//! Cursors of SCAN: numbers for what is left of scans.
+//! Cursors of SCAN. A cursor is a number that stands for the part of a scan that is left.
 //!
-//! The gateway remembers the newest ones of all clients, each for any number of uses. A cursor that
-//! was forgotten, or belongs to another gateway, is refused as invalid.
+//! The gateway remembers the newest cursors of all clients; each may be used any number of times. A
+//! cursor that is no longer remembered, or that another gateway issued, is refused as invalid.
 
 use nicekv_client::Scan;
 use nicekv_proto::KeyspaceId;
@@ -10,18 +10,17 @@ use nicekv_runtime::now;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Cursors that are remembered.
+/// How many cursors are remembered.
 const CURSORS_MAX: usize = 4_096;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
-    /// Oldest first, by their numbers, which are consecutive.
+    /// Oldest first. Their numbers are consecutive, beginning with `first`.
     scans: VecDeque<(KeyspaceId, Scan)>,
-    /// Number of the first; 0, which clients use for the beginning of a scan, until there is one.
+    /// Number of the oldest cursor; 0 before the first one, because clients begin a scan with 0.
     first: u64,
 }
 
@@ -29,8 +28,8 @@ impl CursorStore for Cursors {
     fn remember(&self, keyspace: KeyspaceId, scan: Scan) -> u64 {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if remembered.first == 0 {
-            // Numbers differ from those of other gateways and of earlier processes. They fit into a
-            // signed 64-bit number, as some clients need.
+            // Numbers begin with the time, so that they differ from those of other gateways and of
+            // earlier processes. They fit into a signed 64-bit integer, which some clients require.
             remembered.first = (now().unix_ms << 20) & (u64::MAX >> 1) | 1;
         }
         if remembered.scans.len() == CURSORS_MAX {

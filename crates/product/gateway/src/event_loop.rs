@@ -1,17 +1,18 @@
-//! A thread of the gateway. Each thread has its own connections and its own client (`shared`).
+//! A thread of the gateway. Each thread has its own connections and its own client (see `shared`).
 //!
 //! ```text
-//!        ┌─────────────────────────── epoll ◀──────────────────────────────┐
-//!        ▼                                                                  │
-//!  new connections ─▶ datagrams ─▶ completions ─▶ commands of every ready   │
-//!                                  connection ─▶ datagrams out, in batches ─┴▶ replies out, one write per connection
+//!         ┌─────────────────────────── epoll ◀──────────────────────────────┐
+//!         ▼                                                                  │
+//!   new connections ─▶ datagrams ─▶ completions ─▶ commands of every ready   │
+//!                                   connection ─▶ datagrams out, in batches ─┴▶ replies out, one write per connection
 //! ```
 //!
-//! Answers to the gets of a pipeline come from several nodes: replies wait for each other briefly
-//! ([`DELAY_MAX`](writing)), because a write costs more than anything else.
+//! The gets of a pipeline are answered by several nodes. Replies wait for each other briefly
+//! ([`DELAY_MAX`](writing)) and share a write, the most expensive step.
 //!
-//! Connections are watched edge-triggered, so one that is held back (its pipeline is full, or its peer
-//! does not read) causes no events. What is left to do for it is remembered in `queue`.
+//! Connections are watched edge-triggered, so a connection that is held back (its pipeline is full,
+//! or its peer does not read) causes no further events. Its remaining work is remembered in
+//! `queue`.
 
 mod answers;
 mod closing;
@@ -53,11 +54,12 @@ const UPLINK: u64 = 1;
 const WAKER: u64 = 2;
 const FIRST_CONNECTION: u64 = 4;
 
-/// Events taken from the kernel at once.
+/// Maximum events per `epoll_wait`.
 const EVENTS_MAX: usize = 1_024;
-/// Batches of datagrams received in one turn.
+/// Maximum batches of datagrams received in one turn.
 const RECEIVE_ROUNDS_MAX: usize = 8;
-/// A connection that was idle for this time frees its unused memory, within twice this time.
+/// A connection that is idle for this time frees its unused memory, at the latest after twice this
+/// time.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// One thread of a RESP server, with its own client.
@@ -79,14 +81,14 @@ pub struct Gateway {
     hasher: RandomState,
     /// Connections to serve (`Connection::queued`).
     queue: Vec<usize>,
-    /// Connections of this turn.
+    /// Connections that are served in this turn.
     turn: Vec<usize>,
     /// Connections with a command that waits for room in the window.
     window_queue: Vec<usize>,
     /// Connections whose replies are delayed (`Connection::delayed`), and until when.
     delayed: Vec<usize>,
     delayed_until_ns: u64,
-    /// Slots of connections with queued requests for memory, by their numbers.
+    /// Slots of connections with queued memory requests, by the numbers of these.
     memory_queue: HashMap<u64, usize>,
     /// When to check for slow peers; `None` while no request for memory is queued.
     check_peers_ns: Option<u64>,
@@ -94,17 +96,17 @@ pub struct Gateway {
     handshakes: Handshakes,
     /// Version of the users that connections were last checked against.
     users_version: u64,
-    /// Connections that take no commands for a while (`Connection::is_listed`), and when the first one
-    /// continues.
+    /// Connections that take no commands for a while (`Connection::is_listed`), and when the first
+    /// of them may continue.
     held: Vec<usize>,
     held_until_ns: Option<u64>,
-    /// When to look for idle connections; `None` if all are idle.
+    /// When to look for idle connections; `None` if all have already freed their unused memory.
     sweep_ns: Option<u64>,
 }
 
 impl Gateway {
-    /// A gateway of one thread. The caller has bound the listeners, so that it reports a port in use.
-    /// `uplink`: for its client.
+    /// A gateway with one thread. The caller binds the listeners, so that it can report a port that
+    /// is in use. `uplink`: the link of the gateway's client to the store.
     pub fn new(
         listeners: impl Into<Listeners>,
         uplink: impl Into<Uplink>,
@@ -114,7 +116,7 @@ impl Gateway {
         Ok(Self::threads(listeners, uplinks, &config)?.remove(0))
     }
 
-    /// A gateway of several threads, each with an id and an uplink for its client. The caller
+    /// A gateway with several threads. Each has an uplink, and an id for its client. The caller
     /// [runs](Self::run) each on a thread. Limits hold for all threads together.
     pub fn threads(
         listeners: impl Into<Listeners>,
@@ -123,7 +125,7 @@ impl Gateway {
     ) -> io::Result<Vec<Self>> {
         assert!((1..=THREADS_MAX).contains(&uplinks.len()), "a gateway has 1 to {THREADS_MAX} threads");
         assert!(config.large_bytes_max >= LARGE_BYTES_MIN, "large_bytes_max has room for a value");
-        // Large buffers are returned to the system when they are freed.
+        // When a large buffer is freed, its memory returns to the system at once.
         keep_large_buffers_apart();
         let wakers = uplinks.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>()?;
         let listeners = listeners.into();
@@ -157,12 +159,12 @@ impl Gateway {
         uplinks.into_iter().zip(wakers).enumerate().map(thread).collect()
     }
 
-    /// The keyspaces of all threads.
+    /// The list of keyspaces, which all threads share.
     pub fn keyspaces(&self) -> KnownKeyspaces {
         self.member.server.keyspaces.clone()
     }
 
-    /// Observes the gateway, with all its threads.
+    /// A handle to observe the gateway, with all its threads.
     pub fn monitor(&self) -> GatewayMonitor {
         GatewayMonitor(self.member.server.clone())
     }
@@ -212,7 +214,8 @@ impl Gateway {
         })
     }
 
-    /// Serves until `stop`. Fails only if its own sockets fail; a failed connection is closed.
+    /// Serves connections until `stop`. Fails only if the gateway's own sockets fail; a connection
+    /// that fails is closed.
     pub fn run(mut self, stop: &Stop) -> io::Result<()> {
         stop.register(&self.waker);
         let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -245,7 +248,7 @@ impl Gateway {
             self.grant_memory(now);
             self.serve(now, &mut buffer);
             self.hub.submit(now, &mut self.core, self.timeout);
-            // Requests leave first, so that replicas work while replies are written.
+            // Requests leave before replies are written, so that replicas can work in the meantime.
             if self.leaves_at_ns().is_none_or(|at_ns| at_ns <= now.boot_ns) {
                 self.gets.end_turn();
                 self.uplink.send_with(|out| self.core.poll_transmit(out))?;
@@ -255,12 +258,12 @@ impl Gateway {
         Ok(())
     }
 
-    /// When the requests of this turn leave, if they wait for others.
+    /// Until when the requests of this turn wait for more; `None` if they leave at once.
     fn leaves_at_ns(&self) -> Option<u64> {
         self.gets.leaves_at_ns(self.core.in_flight())
     }
 
-    /// How long to wait for events; `None`: until one comes.
+    /// How long to wait for events; `None`: without a timeout.
     fn sleep(&self) -> Option<Timespec> {
         const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         if !self.queue.is_empty() {
@@ -299,7 +302,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Another thread has handed over connections, or the memory limit is exceeded.
+    /// Another thread has woken this one: it handed over connections, or the memory limit is
+    /// exceeded.
     fn on_wake(&mut self, now: Now) {
         self.waker.clear();
         for new in self.member.own().take_handed_over() {
@@ -321,7 +325,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Takes answers of nodes in this process. `is_busy`: there were other events.
+    /// Takes the answers of nodes that run in this process. `is_busy`: this turn had other events.
     fn receive_local(&mut self, now: Now, mut is_busy: bool) {
         self.uplink.receive_local(|message| {
             is_busy = true;
@@ -356,7 +360,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Hands answers to their commands.
+    /// Delivers answers to the commands that wait for them.
     fn deliver(&mut self, now: Now) {
         while self.deliver_one(now) {}
         if self.core.room() > 0 {
@@ -380,13 +384,13 @@ impl Gateway {
         for index in 0..self.turn.len() {
             let slot = self.turn[index];
             if self.must_delay_handshake(slot) {
-                // It stays `queued`.
+                // The connection stays `queued`.
                 self.queue.push(slot);
                 continue;
             }
             let room = self.core.room();
             if self.advance(slot, now, buffer) == Progress::WindowFull {
-                // Connections that got room queue behind those that got none.
+                // Connections that used room of the window go behind those that found none.
                 let list = if self.core.room() < room { &mut served } else { &mut self.window_queue };
                 list.push(slot);
             }
@@ -395,7 +399,7 @@ impl Gateway {
     }
 
     fn advance(&mut self, slot: usize, now: Now, buffer: &mut [u8; READ_BYTES]) -> Progress {
-        // It may have been closed in this turn to free memory.
+        // The connection may have been closed earlier in this turn to free memory.
         let Some(connection) = self.connections.get_mut(slot) else { return Progress::Waiting };
         (connection.queued, connection.active) = (false, true);
         if connection.wants_read()

@@ -1,6 +1,7 @@
-//! Unfinished TLS handshakes of one thread. A peer that begins one and stops holds memory, and a
-//! handshake costs more than thousands of commands. So they are bounded in time, in number (the oldest
-//! gives way to a new one, so that silent peers keep nobody out) and in work per turn.
+//! Bounds on unfinished TLS handshakes of one thread. A peer that begins a handshake and stops
+//! holds memory, and a handshake costs more than thousands of commands. So handshakes are bounded
+//! in time, in number (a new one displaces the oldest, so silent peers cannot lock others out), and
+//! in work per turn.
 
 use crate::limits::HANDSHAKES_MAX;
 use nicekv_proto::Duration;
@@ -8,9 +9,10 @@ use std::collections::VecDeque;
 
 /// How long a handshake may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Steps of handshakes in a turn; each may compute a signature.
+/// Maximum handshake steps in a turn; each may compute a signature.
 const STEPS_MAX: usize = 8;
-/// Finished handshakes stay listed until the list has this many entries for each possible open one.
+/// Finished handshakes stay in the list until it has this many entries per handshake that may be
+/// open.
 const LISTED_PER_OPEN: usize = 4;
 
 /// A connection with a handshake.
@@ -22,10 +24,9 @@ pub(crate) struct Handshaking {
     pub(crate) id: u64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
-    /// In the order in which they began, with some that are finished.
+    /// Oldest first; some of them are finished.
     listed: VecDeque<Handshaking>,
     open: usize,
     open_max: usize,
@@ -33,13 +34,13 @@ pub(crate) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Those of one of this many threads.
+    /// Bounds for one of `threads` threads.
     pub(crate) fn new(threads: usize) -> Self {
         let open_max = HANDSHAKES_MAX.div_ceil(threads);
         Self { listed: VecDeque::new(), open: 0, open_max, steps_left: 0 }
     }
 
-    /// When the oldest one expires.
+    /// When the oldest handshake expires.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.listed.front().map(|oldest| oldest.since_ns + TIMEOUT.as_nanos() as u64)
     }
@@ -49,7 +50,7 @@ impl Handshakes {
         self.open += 1;
     }
 
-    /// One has ended.
+    /// A handshake has ended, successfully or not.
     pub(crate) fn end(&mut self) {
         self.open -= 1;
     }
@@ -58,34 +59,34 @@ impl Handshakes {
         self.open
     }
 
-    /// Whether one has to give way.
+    /// Whether the oldest handshake has to be closed to make room.
     pub(crate) fn has_too_many(&self) -> bool {
         self.open > self.open_max
     }
 
-    /// Takes the oldest one off the list; it may be finished.
+    /// Removes the oldest entry of the list; its handshake may be finished.
     pub(crate) fn pop_oldest(&mut self) -> Option<Handshaking> {
         self.listed.pop_front()
     }
 
-    /// Takes one off the list that has expired, or is finished.
+    /// Removes the oldest entry of the list if its time is over; its handshake may be finished.
     pub(crate) fn pop_expired(&mut self, now_ns: u64) -> Option<Handshaking> {
         if self.next_deadline()? > now_ns { None } else { self.listed.pop_front() }
     }
 
-    /// Removes finished ones from a long list.
+    /// Removes finished handshakes if the list has become long.
     pub(crate) fn prune(&mut self, is_open: impl Fn(&Handshaking) -> bool) {
         if self.listed.len() > LISTED_PER_OPEN * self.open_max {
             self.listed.retain(is_open);
         }
     }
 
-    /// A turn begins.
+    /// Allows [`STEPS_MAX`] steps in the new turn.
     pub(crate) fn begin_turn(&mut self) {
         self.steps_left = STEPS_MAX;
     }
 
-    /// Takes one of the steps of this turn; false if none is left.
+    /// Uses one of the steps of this turn; false if none is left.
     pub(crate) fn take_step(&mut self) -> bool {
         let has_step = self.steps_left > 0;
         self.steps_left = self.steps_left.saturating_sub(1);

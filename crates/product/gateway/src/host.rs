@@ -1,4 +1,4 @@
-//! The gateway, as commands of one connection see it.
+//! The gateway as the commands of a connection see it.
 
 use crate::clients::ClientEntry;
 use crate::shared::{ServerState, ThreadState};
@@ -18,10 +18,9 @@ use nicekv_runtime::now;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// See the module.
 pub(crate) struct GatewayHost<'a> {
     pub(crate) server: &'a ServerState,
-    /// The connection.
+    /// The connection that runs the command.
     pub(crate) client: &'a ClientEntry,
 }
 

@@ -1,29 +1,28 @@
-//! The subscriptions of this thread's connections ([`nicekv_client::Subscribers`]). Each thread subscribes at the
-//! store by itself, at its own address.
+//! The subscriptions of this thread's connections ([`nicekv_client::Subscribers`]). Each thread
+//! subscribes at the store independently, with its own address.
 
 use crate::shared::Member;
 use nicekv_client::{ClientCore, Completion, Confirmed, Message, SUBSCRIPTIONS_MAX, Topic};
 use nicekv_proto::{Duration, KeyspaceId, Now};
 use nicekv_redis::error::CommandError;
 
-/// As in Redis, messages know no databases: all belong to the first keyspace.
+/// As in Redis, channels are the same for all databases: all belong to the first keyspace.
 pub(crate) const KEYSPACE: KeyspaceId = KeyspaceId::DEFAULT;
 
-/// The error for a connection that has as many subscriptions as it may have.
+/// The error for a connection that has reached its limit of subscriptions.
 fn too_many(subscribed: usize, names_max: usize) -> CommandError {
     CommandError::text(format!(
         "ERR this connection listens to {subscribed} channels and patterns, its limit for now: of the {names_max} that a thread of the gateway has room for, as many are left to others"
     ))
 }
 
-/// A connection, by its place and its id: the place may belong to another connection by now.
+/// A connection: its slot and its id. The id tells whether another connection has the slot by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) slot: usize,
     pub(crate) connection: u64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Hub(nicekv_client::Subscribers<Place>);
 
@@ -34,8 +33,9 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// Subscribes a connection that had `before` subscriptions; its command waits for the confirmation. A
-    /// connection has no more subscriptions than it leaves to all others.
+    /// Subscribes a connection that had `before` subscriptions; `command` waits for the
+    /// confirmation. A connection may have at most as many subscriptions as it leaves free for
+    /// others.
     pub(crate) fn join(
         &mut self,
         now: Now,
@@ -44,7 +44,7 @@ impl Hub {
         command: u64,
         member: &Member,
     ) -> Result<(), CommandError> {
-        // The limit of nodes is for all threads together.
+        // Nodes limit the subscriptions of a gateway; its threads share this limit equally.
         let names_max = SUBSCRIPTIONS_MAX / member.server.threads.len().max(1);
         let has_share = self.0.has_subscribers(name) || before < names_max.saturating_sub(self.0.len());
         if !has_share || !self.0.subscribe(now, place, name, command) {
@@ -54,7 +54,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Unsubscribes a connection. `command`: the command that waits for the confirmation, if there is one.
+    /// Unsubscribes a connection. `command`: the command that waits for the confirmation, if any.
     pub(crate) fn leave(
         &mut self,
         now: Now,
@@ -68,12 +68,13 @@ impl Hub {
         }
     }
 
-    /// A SUBSCRIBE is confirmed: messages are delivered from now on.
+    /// A SUBSCRIBE was confirmed: messages are delivered from now on.
     pub(crate) fn activate(&mut self, place: Place, name: &Topic) {
         self.0.activate(place, name);
     }
 
-    /// The subscribers of a message, each with the pattern by which it is subscribed.
+    /// The subscribers of a message, each with the pattern that matches it, if it subscribed to a
+    /// pattern.
     pub(crate) fn subscribers<'a>(
         &'a self,
         message: &'a Message,
@@ -81,17 +82,17 @@ impl Hub {
         self.0.recipients(message)
     }
 
-    /// Sends what is due, as far as the window has room.
+    /// Sends due announcements to the store, as far as the client's window has room.
     pub(crate) fn submit(&mut self, now: Now, core: &mut ClientCore, timeout: Duration) {
         self.0.submit_announcements(now, core, timeout);
     }
 
-    /// Takes the answer to a request of the hub; false if it is not one.
+    /// Processes a completion if it belongs to the hub; false if it does not.
     pub(crate) fn take(&mut self, now: Now, completion: &Completion<'_>) -> bool {
         self.0.handle_completion(now, completion)
     }
 
-    /// Commands for which one name is confirmed, with the result.
+    /// The next confirmed name: the commands that waited for it, and the result.
     pub(crate) fn poll(&mut self) -> Option<Confirmed<Place>> {
         self.0.poll_confirmed()
     }

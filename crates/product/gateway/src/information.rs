@@ -1,4 +1,4 @@
-//! The sections of INFO: what the gateway knows of itself.
+//! The sections of INFO.
 
 use crate::command_statistics::{Count, Totals};
 use crate::keyspaces::Stored;
@@ -9,20 +9,20 @@ use nicekv_redis::{REDIS_VERSION, command::Command};
 
 type Fields = Vec<(String, String)>;
 
-/// What sections are made of.
+/// What the fields of a section are computed from.
 struct Asked<'a> {
     server: &'a ServerState,
     unix_ms: u64,
 }
 
 impl Asked<'_> {
-    /// Counts since the beginning, or since CONFIG RESETSTAT.
+    /// Counts since the process began, or since CONFIG RESETSTAT.
     fn totals(&self) -> Totals {
         self.server.totals().since(&self.server.reset())
     }
 }
 
-/// The fields of a section; none if nothing is known.
+/// The fields of a section; empty if there is nothing to show.
 pub(crate) fn section(name: &str, server: &ServerState, unix_ms: u64) -> Fields {
     let asked = &Asked { server, unix_ms };
     match name {
@@ -73,7 +73,7 @@ fn clients(asked: &Asked<'_>) -> Fields {
     fields([
         ("connected_clients", asked.server.connections().to_string()),
         ("maxclients", asked.server.connections_max.to_string()),
-        // No command blocks, and nothing is tracked.
+        // The gateway has no blocking commands and no client-side caching.
         ("blocked_clients", "0".into()),
         ("tracking_clients", "0".into()),
     ])
@@ -113,7 +113,7 @@ fn memory(asked: &Asked<'_>) -> Fields {
     all
 }
 
-/// A length in human-readable form, as in Redis.
+/// A number of bytes with a unit, formatted as in Redis.
 fn human(bytes: u64) -> String {
     let units = ["B", "K", "M", "G", "T"];
     let power = (bytes.max(1).ilog2() / 10).min(4);
@@ -123,7 +123,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// A gateway loads and saves nothing: nodes fsync every put.
+/// The gateway itself loads and saves nothing; nodes fsync every put.
 fn persistence() -> Fields {
     let none = |field| (field, "0".to_owned());
     fields([
@@ -155,7 +155,7 @@ fn cluster() -> Fields {
     fields([("cluster_enabled", "0".into())])
 }
 
-/// Keyspaces that hold keys, as in Redis.
+/// Keyspaces that have keys; as in Redis, empty ones are not listed.
 fn keyspaces(asked: &Asked<'_>) -> Fields {
     let field = |stored: Stored| {
         let Stored { keyspace, keys, expiring, expiry_ms } = stored;
@@ -201,13 +201,13 @@ fn latencies(asked: &Asked<'_>) -> Fields {
 }
 
 impl ServerState {
-    /// CONFIG RESETSTAT.
+    /// CONFIG RESETSTAT: later totals count from now.
     pub(crate) fn reset_totals(&self) {
         let totals = self.totals();
         *self.reset() = totals;
     }
 
-    /// Counts since the beginning.
+    /// Counts since the process began.
     fn totals(&self) -> Totals {
         let [wrong_passwords, denied_commands, denied_keys, denied_channels] = self.users.denied();
         let mut totals = Totals::default();

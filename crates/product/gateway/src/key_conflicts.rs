@@ -1,16 +1,17 @@
-//! Which keys a command uses, and how: later commands of the connection may have to wait for them
-//! (`unanswered`).
+//! Which keys a command uses, and whether it writes them. Later commands of the connection that use
+//! the same keys may have to wait (see `unanswered`).
 
 use crate::limits::KEYS_SHARED_MAX;
 use nicekv_redis::command::{Command, Kind};
 use nicekv_redis::resp::Arguments;
 
-/// The keys of a command as hashes. Two keys with one hash merely wait for each other needlessly.
+/// The keys of a command, as hashes. If two keys collide, a command waits needlessly; nothing worse
+/// happens.
 #[derive(Debug)]
 pub(crate) struct UsedKeys {
     pub(crate) first: Option<u64>,
     pub(crate) others: Vec<u64>,
-    /// It has too many keys to compare.
+    /// The command has too many keys to compare, or no fixed set of keys: it runs alone.
     pub(crate) exclusive: bool,
     pub(crate) usage: KeyUsage,
 }
@@ -18,7 +19,7 @@ pub(crate) struct UsedKeys {
 /// What a command does to its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyUsage {
-    /// Reads, by requests of this turn.
+    /// It reads them, by requests of this turn of the event loop.
     Read {
         turn: u64,
     },
@@ -26,7 +27,7 @@ pub(crate) enum KeyUsage {
 }
 
 impl UsedKeys {
-    /// The keys of a command that is issued in this turn.
+    /// The keys of a command that is issued in turn `turn`.
     pub(crate) fn of(
         command: &Command,
         arguments: Arguments<'_>,
@@ -59,7 +60,7 @@ impl UsedKeys {
         self.first.is_none() && !self.exclusive
     }
 
-    /// The first key; `None` if there is none, or there are too many.
+    /// The first key; `None` if the command has no key, or runs alone.
     pub(crate) fn first(&self) -> Option<u64> {
         self.first
     }

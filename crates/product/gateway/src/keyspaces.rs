@@ -1,56 +1,56 @@
-//! The keyspaces that a gateway serves. Whoever polls the metadata service updates the list, and the
-//! threads follow.
+//! The list of keyspaces that a gateway serves. The thread that polls the metadata service updates
+//! it, and the gateway's threads follow.
 
 use nicekv_client::{ClientCore, Keyspace};
 use nicekv_proto::{KeyspaceId, Replication};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The list of keyspaces; clones share it.
+/// The list of keyspaces; clones of this handle share it.
 #[derive(Clone, Debug, Default)]
 pub struct KnownKeyspaces(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Number of changes; written with the list locked.
+    /// Number of changes; incremented with the list locked.
     version: AtomicU64,
     keyspaces: Mutex<Vec<Keyspace>>,
     stored: Mutex<Vec<Stored>>,
 }
 
-/// What a keyspace holds, as counted by nodes.
+/// The number of keys of a keyspace, as reported by nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// Keys with a value.
+    /// Keys that have a value.
     pub keys: u64,
-    /// Keys that expire.
+    /// Keys that have an expiry time.
     pub expiring: u64,
-    /// Average expiry of these, in Unix milliseconds.
+    /// Average expiry time of these keys, in Unix milliseconds.
     pub expiry_ms: u64,
 }
 
 impl KnownKeyspaces {
-    /// A list of these keyspaces.
+    /// A list of the given keyspaces.
     pub fn new(keyspaces: Vec<Keyspace>) -> Self {
         let (version, keyspaces) = (AtomicU64::new(1), Mutex::new(keyspaces));
         Self(Arc::new(Shared { version, keyspaces, stored: Mutex::default() }))
     }
 
-    /// Updates what the keyspaces hold.
+    /// Replaces the reported key counts.
     pub fn set_stored(&self, stored: Vec<Stored>) {
         *self.0.stored.lock().unwrap_or_else(PoisonError::into_inner) = stored;
     }
 
-    /// What they hold, as last updated, by number.
+    /// The key counts as last reported, sorted by keyspace number.
     pub(crate) fn stored(&self) -> Vec<Stored> {
         let mut stored = self.0.stored.lock().unwrap_or_else(PoisonError::into_inner).clone();
         stored.sort_unstable_by_key(|stored| stored.keyspace);
         stored
     }
 
-    /// Updates the list. True if it differs for clients.
+    /// Replaces the list. True if the change concerns clients.
     pub fn set(&self, keyspaces: Vec<Keyspace>) -> bool {
         let mut known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let what_matters = |keyspace: &Keyspace| {
@@ -69,7 +69,8 @@ impl KnownKeyspaces {
         known.iter().map(|keyspace| keyspace.id).collect()
     }
 
-    /// The first keyspace whose keys FLUSHALL may not delete, and what it has.
+    /// The first keyspace whose keys FLUSHALL cannot delete, and the reason as the end of a
+    /// sentence "the keyspace has ...".
     pub(crate) fn not_flushable(&self) -> Option<(KeyspaceId, &'static str)> {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find_map(|keyspace| {
@@ -82,14 +83,14 @@ impl KnownKeyspaces {
         })
     }
 
-    /// Whether values may exceed a datagram.
+    /// Whether values of this keyspace may be larger than a datagram.
     pub(crate) fn has_large_values(&self, id: KeyspaceId) -> bool {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = known.iter();
         all.any(|keyspace| keyspace.id == id && keyspace.has_large_values())
     }
 
-    /// Whether the first keyspace has primaries, which publishing needs.
+    /// Whether PUBLISH is possible: the first keyspace must have primaries.
     pub(crate) fn can_publish(&self) -> bool {
         let known = self.0.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = known.iter();
@@ -103,14 +104,14 @@ impl KnownKeyspaces {
     }
 }
 
-/// The version of the list that a thread's client uses.
+/// The version of the list that a thread's client currently uses.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedKeyspaces {
     version: u64,
 }
 
 impl FollowedKeyspaces {
-    /// Gives the client the list, if it has changed.
+    /// Passes the list on to the thread's client if it has changed.
     pub(crate) fn follow(&mut self, known: &KnownKeyspaces, client: &mut ClientCore) {
         let newest = known.0.version.load(Ordering::Acquire);
         if newest != self.version {
@@ -165,7 +166,7 @@ mod tests {
         assert!(!known.set(vec![keyspace(0)]) && known.set(vec![keyspace(0), keyspace(16)]));
         assert_eq!((refusal(&mut followed, 16), refusal(&mut followed, 0)), (None, None));
         assert_eq!((known.all(), known.databases()), (vec![KeyspaceId(0), KeyspaceId(16)], 17));
-        // A request to the one that goes is still under way.
+        // A request to keyspace 16, which is removed, is still in flight.
         assert!(known.set(vec![keyspace(0), keyspace(17)]));
         assert_eq!((refusal(&mut followed, 16), refusal(&mut followed, 17)), (no_such(16), None));
     }

@@ -1,9 +1,9 @@
 //! RESP2 and RESP3 in front of the native client: any Redis client can use the store.
 //!
-//! A [`Gateway`] is one thread with an event loop and no async runtime. It owns its TCP connections, the
-//! client's state machine and its uplink, so a command becomes a datagram without changing threads.
-//! Several threads [share](Gateway::threads) listeners and limits. What commands mean is in
-//! `nicekv-redis`; this crate has sockets, connections and memory.
+//! A [`Gateway`] is one thread with an event loop, without an async runtime. It owns its TCP connections,
+//! the client's state machine and its uplink, so a command becomes a datagram on the same thread.
+//! Several threads [share](Gateway::threads) listeners and limits. The meaning of
+//! commands is in `nicekv-redis`; this crate has sockets, connections and memory.
 //!
 //! Read in this order: `event_loop`, `shared` and `acceptor` (what threads share), `connection` (bytes
 //! to commands), `connection/issue` (commands to requests), `unanswered` and `key_conflicts` (their
@@ -13,10 +13,10 @@
 //! Different from Redis on purpose (docs/COMMANDS.md has all differences):
 //!
 //! * Keys have at most 1,024 bytes. Values have at most 64 MiB (512 if configured), and 56 KiB in
-//!   keyspaces without large values. More is refused with an error that names the limit.
-//! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is an op of its own.
-//! * A database is a keyspace: `SELECT n` selects keyspace n, and what a keyspace cannot do is refused
-//!   (`INCR` without a primary).
+//!   keyspaces without large values. Longer ones are refused with an error that names the limit.
+//! * `MSET`, `DEL` and other commands on several keys are not atomic: each key is a separate op.
+//! * A database is a keyspace: `SELECT n` selects keyspace n, and a command that a keyspace cannot
+//!   execute is refused (`INCR` without a primary).
 //! * The gateway remembers the last 4,096 cursors of `SCAN`. `DBSIZE` counts, and takes longer the more
 //!   keys there are.
 //! * A transaction or a script is one op of the partition of its keys: they need a common hash tag, such

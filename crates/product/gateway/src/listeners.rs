@@ -15,9 +15,9 @@ pub(crate) const TLS_LISTENER: u64 = 3;
 /// Listeners that the caller has bound: plain, TLS, or both.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// Without TLS.
+    /// Accepts connections without TLS.
     pub plain: Option<TcpListener>,
-    /// With TLS; needs [`GatewayConfig::tls`].
+    /// Accepts TLS connections; needs [`GatewayConfig::tls`].
     pub tls: Option<TcpListener>,
 }
 
@@ -47,7 +47,7 @@ impl Listeners {
         Ok(Some((port(self.tls.as_ref())?, config)))
     }
 
-    /// Adds them to the epoll set.
+    /// Adds the listeners to the epoll set.
     pub(crate) fn acceptors(self, epoll: &OwnedFd) -> io::Result<Vec<Acceptor>> {
         let plain = self.plain.map(|listener| Acceptor::new(listener, epoll, LISTENER, false));
         let tls = self.tls.map(|listener| Acceptor::new(listener, epoll, TLS_LISTENER, true));

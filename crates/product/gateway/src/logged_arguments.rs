@@ -1,30 +1,31 @@
-//! The arguments of commands that may become slow, kept until the command is answered.
+//! The arguments of unanswered commands that may turn out to be slow, for the slow log.
 
 use nicekv_redis::command::Command;
 use nicekv_redis::redaction::shown;
 use nicekv_redis::resp::Arguments;
 
-/// Arguments of an entry of the slow log, and bytes of each (as in Redis). The rest is counted.
+/// Maximum arguments in an entry of the slow log, and maximum bytes of each, as in Redis. Arguments
+/// and bytes beyond that are only counted.
 const ARGUMENTS_MAX: usize = 32;
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// See the module; in the order of the commands.
+/// The arguments, in the order of the commands.
 ///
 /// ```text
 ///   first ▼ the oldest command without an answer
 ///         │ 3 ⟨3 S E T⟩ ⟨1 k⟩ ⟨2 v v⟩ │ 2 ⟨3 G E T⟩ ⟨1 k⟩ │
 /// ```
 ///
-/// One buffer for all: hardly any of them is ever read.
+/// All share one buffer, because hardly any of them is ever read.
 #[derive(Debug, Default)]
 pub(crate) struct LoggedArguments {
     bytes: Vec<u8>,
-    /// Offset of the first byte since the connection began.
+    /// Offset of the buffer's first byte, counted from the beginning of the connection.
     first: u64,
 }
 
 impl LoggedArguments {
-    /// Adds those of a command, cut as in the slow log, and returns their offset.
+    /// Adds the arguments of a command, truncated as in the slow log. Returns their offset.
     pub(crate) fn add(&mut self, command: &Command, arguments: Arguments<'_>) -> u64 {
         let at = self.end();
         let count = arguments.count();
@@ -44,7 +45,7 @@ impl LoggedArguments {
         at
     }
 
-    /// Adds an argument and a note about its rest, both short.
+    /// Adds an argument, followed by a note on how much of it was cut off. Both are short.
     fn push(&mut self, word: &[u8], rest: &[u8]) {
         self.bytes.push((word.len() + rest.len()) as u8);
         self.bytes.extend_from_slice(word);
@@ -67,17 +68,17 @@ impl LoggedArguments {
         (0..*count).map(word).collect()
     }
 
-    /// Forgets arguments before this offset; `None`: all.
+    /// Discards arguments before this offset; `None`: all of them.
     pub(crate) fn forget(&mut self, until: Option<u64>) {
         let over = (until.unwrap_or(self.end()) - self.first) as usize;
-        // The rest is moved, so only if it is the smaller part.
+        // Removing bytes moves the rest, so it waits until the rest is the smaller part.
         if over * 2 >= self.bytes.len() {
             self.bytes.drain(..over);
             self.first += over as u64;
         }
     }
 
-    /// Bytes it occupies.
+    /// Bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.capacity()
     }
@@ -116,7 +117,11 @@ mod tests {
         let places = [add(&mut logged), add(&mut logged), add(&mut logged)];
         assert_eq!(places, [0, 6, 12]);
         logged.forget(Some(places[1]));
-        assert_eq!((logged.bytes.len(), logged.at(places[0])), (18, vec![b"PING".to_vec()]), "few are over");
+        assert_eq!(
+            (logged.bytes.len(), logged.at(places[0])),
+            (18, vec![b"PING".to_vec()]),
+            "too few are forgotten to move the rest"
+        );
         logged.forget(Some(places[2]));
         assert_eq!((logged.bytes.len(), logged.at(places[2])), (6, vec![b"PING".to_vec()]));
         let newest = add(&mut logged);

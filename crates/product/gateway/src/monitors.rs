@@ -1,4 +1,4 @@
-//! MONITOR: every command is shown to the connections that asked for it.
+//! MONITOR: shows every command to the connections that have called it.
 //!
 //! ```text
 //!   command, on any thread ─▶ a line ─▶ the threads that have monitors ─▶ their outputs
@@ -7,22 +7,23 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of lines that wait for a thread; with more, the thread closes its monitors.
+/// Maximum bytes of lines that wait for a thread; if they exceed it, the thread closes its
+/// monitors.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// The monitors of a thread, and the lines that wait for them.
+/// The MONITOR connections of a thread, and the lines that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Monitors {
     count: AtomicUsize,
     waiting: Mutex<Waiting>,
 }
 
-/// Lines that wait for the monitors of a thread.
+/// Lines to send to the MONITOR connections of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) lines: Vec<Arc<[u8]>>,
     bytes: usize,
-    /// Lines were dropped.
+    /// Lines were dropped because too many waited.
     pub(crate) is_overrun: bool,
 }
 
@@ -55,7 +56,8 @@ impl Monitors {
     }
 }
 
-/// The line of a command: time, database, peer, and arguments, quoted as in Redis.
+/// The line that MONITOR shows for a command: time, database, peer, and arguments, quoted as in
+/// Redis.
 pub(crate) fn line<'a>(
     unix_ms: u64,
     database: u16,

@@ -75,7 +75,7 @@ impl GatewayMonitor {
         recent.into_iter().map(named).collect()
     }
 
-    /// Of every command that made requests.
+    /// Latencies of each command that has made requests.
     fn latencies(&self) -> Vec<(&'static str, Durations)> {
         let of = |number| self.0.durations(number);
         let all = COMMANDS.iter().enumerate().map(|(number, command)| (command.name, of(number)));
@@ -86,69 +86,70 @@ impl GatewayMonitor {
 /// A request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedRequest {
-    /// Grows with each that fails.
+    /// Sequence number; increases with each failed request.
     pub number: u64,
-    /// The op id that it was sent under last; [`OpId::NONE`] if it was not sent.
+    /// The op id under which it was last sent; [`OpId::NONE`] if it never was.
     pub op: OpId,
     /// The command that it was made for.
     pub command: &'static str,
-    /// Why.
+    /// The reason for the failure (one of `FAILURES`).
     pub reason: &'static str,
 }
 
-/// A gateway with all its threads.
+/// The state of a gateway, with all its threads.
 #[derive(Clone, Debug)]
 pub struct GatewayObservation {
     /// Open connections.
     pub connections: usize,
-    /// Most of them.
+    /// Maximum number of open connections.
     pub connections_max: usize,
     /// Connections ever accepted.
     pub connections_total: u64,
-    /// Of these, refused because there were too many.
+    /// Accepted connections that were refused because there were too many.
     pub connections_refused: u64,
-    /// Of these, closed because all together held too much.
+    /// Accepted connections that were closed because all together exceeded the memory limit.
     pub connections_evicted: u64,
-    /// Of these, closed because they neither sent nor read while others waited for room for large values.
+    /// Accepted connections that were closed because they neither sent nor read while others waited
+    /// for memory.
     pub connections_stalled: u64,
-    /// Connections of strangers that were refused in protected mode.
+    /// Connections from other hosts that were refused in protected mode.
     pub connections_denied: u64,
-    /// By how they ended, handshakes of TLS.
+    /// Ended TLS handshakes, by outcome.
     pub handshakes: Vec<(&'static str, u64)>,
-    /// Handshakes that are under way.
+    /// TLS handshakes in progress.
     pub handshakes_open: usize,
-    /// By reason, what was refused to users: auth (logins that failed), command, key.
+    /// Refusals to users, by reason: auth (failed logins), command, key, channel.
     pub denied: Vec<(&'static str, u64)>,
-    /// Bytes of large values that are held, or granted.
+    /// Bytes granted for large values.
     pub large_bytes: usize,
-    /// Most of them.
+    /// Maximum of `large_bytes`.
     pub large_bytes_max: usize,
-    /// Arguments and replies that wait for room for large values.
+    /// Arguments and replies that wait for memory for large values.
     pub large_waiting: usize,
-    /// Bytes that connections hold, less large values.
+    /// Bytes of commands and replies that connections hold, not counting large values.
     pub memory_bytes: usize,
-    /// Most of them.
+    /// Maximum of `memory_bytes`.
     pub memory_bytes_max: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Commands taken.
+    /// Commands received.
     pub commands: u64,
-    /// Requests made to the store.
+    /// Requests submitted to the store.
     pub requests: u64,
-    /// Of these, those that are not answered.
+    /// Requests that are not answered yet.
     pub requests_in_flight: u64,
-    /// By reason, those that failed.
+    /// Failed requests, by reason.
     pub requests_failed: Vec<(&'static str, u64)>,
-    /// Datagrams sent again because no answer came.
+    /// Datagrams that were sent again because no answer arrived.
     pub retries: u64,
-    /// "Busy" answers.
+    /// Answers with status "busy".
     pub busy: u64,
-    /// By command, how long its requests took from being issued to being answered.
+    /// Durations of requests from issue to answer, by command.
     pub latencies: Vec<(&'static str, Durations)>,
-    /// Of those that failed, some of the last, in their order.
+    /// The newest failed requests, oldest first.
     pub recent_failures: Vec<FailedRequest>,
-    /// Datagrams of another wire version.
+    /// Received datagrams of another wire version.
     pub other_version: u64,
-    /// Where one came from, and its version.
+    /// The sender of one of these datagrams, and its version.
     pub other_release: Option<(SocketAddrV4, u8)>,
 }

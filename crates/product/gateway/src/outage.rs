@@ -1,21 +1,23 @@
-//! How long no metadata service has answered this process: part of the error when no replica answers.
+//! Since when no metadata service has answered this process. The error for an unanswered request
+//! mentions it.
 //!
-//! Without a leader of the metadata service, the leases of nodes end, gets stop, and failed nodes are not
-//! replaced; but a timeout alone shows nothing of that.
+//! Without a leader of the metadata service, the leases of nodes expire, gets stop, and failed
+//! nodes are not replaced; a timeout alone would not show the cause.
 
 use nicekv_runtime::{in_words, now};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Boot-time clock; 0: it answers, or was never asked.
+/// Boot-time clock; 0: the metadata service answers, or was never polled.
 static SILENT_SINCE_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The metadata service has not answered since this moment of the boot-time clock; `None`: it answers.
+/// Records that no metadata service has answered since this moment of the boot-time clock; `None`:
+/// it answers.
 pub fn note_metadata_silence(since_ns: Option<u64>) {
     SILENT_SINCE_NS.store(since_ns.map_or(0, |since_ns| since_ns.max(1)), Ordering::Relaxed);
 }
 
-/// Appended to the error of a request without an answer.
+/// Text appended to the error of an unanswered request; empty if the metadata service answers.
 pub(crate) fn cause() -> String {
     match SILENT_SINCE_NS.load(Ordering::Relaxed) {
         0 => String::new(),

@@ -1,17 +1,17 @@
-//! The parameters of CONFIG: what tools look for, and the few that can be set.
+//! The parameters of CONFIG: those that tools read, and the few that can be set.
 
 use crate::shared::ServerState;
 use nicekv_redis::host::Parameter;
 use nicekv_redis::limits::ARGUMENT_BYTES_MAX;
 
-/// A parameter: its name, its value, and how it is set, if it can be.
+/// A parameter: its name, how to read it, and how to set it, if it can be set.
 struct Definition {
     name: &'static str,
     value: fn(&ServerState) -> String,
     set: Option<Set>,
 }
 
-/// How a number is set.
+/// How a numeric parameter is set.
 #[derive(Clone, Copy)]
 struct Set {
     least: i64,
@@ -23,7 +23,7 @@ const fn fixed(name: &'static str, value: fn(&ServerState) -> String) -> Definit
 }
 
 static DEFINITIONS: &[Definition] = &[
-    // The store is durable by itself: there are no snapshots, and replicas fsync every put.
+    // There are no snapshots to configure: replicas fsync every put.
     fixed("save", |_| String::new()),
     fixed("appendonly", |_| "no".into()),
     fixed("databases", |server| server.keyspaces.databases().to_string()),

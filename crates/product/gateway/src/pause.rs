@@ -1,17 +1,17 @@
-//! CLIENT PAUSE: for a while no commands are run, or none that write.
+//! CLIENT PAUSE: for a while no commands are run, or only those that do not write.
 
 use nicekv_proto::{Duration, Now};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A held connection checks again after this time: a pause may be ended early.
+/// A held connection checks again after this time, because a pause may be ended early.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     paused: Mutex<Option<Paused>>,
-    /// False if there is certainly no pause, so that the lock need not be taken.
+    /// False if there is certainly no pause; then the lock need not be taken.
     is_any: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ impl Pause {
         self.is_any.store(paused.is_some(), Ordering::Release);
     }
 
-    /// As in Redis, two pauses combine to the longer time and the stricter mode.
+    /// As in Redis, a pause during another one extends it to the later end and the stricter mode.
     pub(crate) fn begin(&self, now: Now, time: Duration, writes_only: bool) {
         let until_ns = now.after(time);
         self.change(|paused| {
@@ -43,7 +43,7 @@ impl Pause {
         self.change(|paused| *paused = None);
     }
 
-    /// When to try a command again; `None` if it is not held back.
+    /// When to try a command again; `None` if no pause holds it back.
     pub(crate) fn holds(&self, now: Now, writes: bool) -> Option<u64> {
         if !self.is_any.load(Ordering::Acquire) {
             return None;

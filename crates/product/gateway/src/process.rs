@@ -1,8 +1,8 @@
-//! What the kernel reports of this process.
+//! What the kernel reports about this process.
 
 use std::fs;
 
-/// Bytes of memory.
+/// The process's memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
     /// Anonymous memory.
@@ -25,7 +25,7 @@ impl Memory {
     }
 }
 
-/// Bytes of memory of the machine.
+/// The machine's memory, in bytes.
 pub(crate) fn machine_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
@@ -35,10 +35,11 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// CPU seconds used: in the kernel, and in user mode.
+/// CPU seconds used in the kernel and in user mode.
 pub(crate) fn processor_s() -> Option<(f64, f64)> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
-    // The program name may contain spaces and brackets; the next field is the third.
+    // The program name may contain spaces and parentheses. The first field after it is the third of
+    // the line.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();

@@ -1,4 +1,5 @@
-//! How requests of connections reach the client, and their answers come back.
+//! Passes requests of connections to the client, and matches answers with the commands that wait
+//! for them.
 //!
 //! ```text
 //!   GET k  ─┐                                   ┌─▶ reply
@@ -6,13 +7,14 @@
 //!   GET k  ─┘                                   └─▶ reply
 //! ```
 //!
-//! Gets of one key that are issued in one turn are one request. Its datagram leaves at the end of the
-//! turn, after all of them were called, so its answer is right for each. Gets of a later turn need
-//! another request: the replica may have read the key already.
+//! Gets of one key that are issued in the same turn share a request. Its datagram leaves at the end
+//! of the turn, after all of these commands have arrived, so its answer is linearizable for each of
+//! them. Gets of a later turn need another request, because the replica may have read the key
+//! already.
 //!
-//! A turn is one of the event loop or, with many callers, several: while nodes work on gets, new ones
-//! wait for about a round trip at most, and leave together. A datagram costs about the same for one get
-//! as for many.
+//! A turn of `TurnGets` is one turn of the event loop, or several if many gets are in flight: while
+//! nodes work on them, new gets wait for about a round trip at most, and leave together. A datagram
+//! with many gets costs about as much as one with a single get.
 
 use crate::hub::{self, Hub};
 use crate::shared::Member;
@@ -22,35 +24,36 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Range;
 
-/// With fewer gets in flight or waiting, none waits: latency counts more with few callers.
+/// If fewer gets than this are in flight or waiting, none waits: with few callers, latency matters
+/// more.
 const BATCHING_MIN: usize = 4;
-/// A batch of this size leaves: waiting longer saves little.
+/// A batch of this size leaves at once, because waiting longer would save little.
 const BATCH_ENOUGH: usize = 48;
-/// Longest wait of a get, about a round trip.
+/// Maximum time that a get waits, about a round trip.
 const WAIT_MAX: Duration = Duration::from_micros(60);
 
-/// Where a request comes from.
+/// The command, and the part of it, that made a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Place of the connection in the event loop's table.
+    /// Slot of the connection in the event loop's table.
     pub(crate) slot: usize,
-    /// Its id: the place may belong to another connection by now.
+    /// Id of the connection: another connection may have the slot by now.
     pub(crate) connection: u64,
-    /// Number of the command of the connection.
+    /// Sequence number of the command in its connection.
     pub(crate) command: u64,
-    /// Number of the request of the command.
+    /// Sequence number of the request in its command.
     pub(crate) part: usize,
     /// Number of the command in the command table.
     pub(crate) called: usize,
-    /// When it was issued.
+    /// When the request was issued, by the boot-time clock.
     pub(crate) since_ns: u64,
 }
 
-/// The origins of each request in flight. Each belongs to an unanswered command, and connections have
-/// a bounded number of these.
+/// The origins of each request in flight. Each origin belongs to an unanswered command, and the
+/// number of these is bounded per connection.
 pub(crate) type Origins = Waiters<Origin>;
 
-/// Passes on keys that are hashes already.
+/// A hasher for keys that are hashes already: it returns them unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hashed(u64);
 
@@ -68,17 +71,17 @@ impl Hasher for Hashed {
     }
 }
 
-/// A map by keyed hashes.
+/// A map whose keys are keyed hashes.
 pub(crate) type HashedMap<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
-/// The gets of this turn, which have not left.
+/// The gets of this turn, whose datagrams have not left yet.
 #[derive(Debug, Default)]
 pub(crate) struct TurnGets {
-    /// Counts turns.
+    /// Number of the current turn.
     turn: u64,
-    /// When the first request was issued.
+    /// When the first request of this turn was issued.
     since_ns: Option<u64>,
-    /// Requests of this turn, and whether some are not gets.
+    /// Number of requests of this turn, and whether some of them are not gets.
     issued: usize,
     has_updates: bool,
     by_hash: HashedMap<(KeyspaceId, Range<usize>, Ticket)>,
@@ -86,8 +89,8 @@ pub(crate) struct TurnGets {
 }
 
 impl TurnGets {
-    /// When the requests of this turn leave at the latest, if they may wait for others: while nodes work
-    /// on earlier ones.
+    /// When the requests of this turn leave at the latest; `None`: at once. They may wait for
+    /// others only while nodes work on earlier ones.
     pub(crate) fn leaves_at_ns(&self, in_flight: usize) -> Option<u64> {
         let earlier = in_flight.saturating_sub(self.issued);
         let may_batch = earlier > 0 && earlier + self.issued >= BATCHING_MIN;
@@ -95,7 +98,7 @@ impl TurnGets {
         self.since_ns.filter(|_| waits).map(|since_ns| since_ns + WAIT_MAX.as_nanos() as u64)
     }
 
-    /// The requests of this turn leave.
+    /// Begins a new turn: the requests of this one leave.
     pub(crate) fn end_turn(&mut self) {
         (self.since_ns, self.issued, self.has_updates) = (None, 0, false);
         self.turn += 1;
@@ -115,7 +118,7 @@ impl TurnGets {
     }
 }
 
-/// What a connection needs to issue commands.
+/// What a connection needs to issue its commands.
 pub(crate) struct Requests<'a> {
     pub(crate) now: Now,
     pub(crate) core: &'a mut ClientCore,
@@ -125,7 +128,7 @@ pub(crate) struct Requests<'a> {
     pub(crate) hasher: &'a RandomState,
     pub(crate) timeout: Duration,
     pub(crate) hub: &'a mut Hub,
-    /// Slots of connections with queued requests for memory, by their numbers.
+    /// Slots of connections with queued memory requests, by the numbers of these.
     pub(crate) memory_queue: &'a mut HashMap<u64, usize>,
 }
 
@@ -134,17 +137,18 @@ impl Requests<'_> {
         self.core.room()
     }
 
-    /// Gets of one key that are issued in the same turn share a request.
+    /// The current turn; gets of one key that are issued in the same turn share a request.
     pub(crate) fn turn(&self) -> u64 {
         self.gets.turn
     }
 
-    /// Hash of a key, for comparisons within a connection.
+    /// Hash of a key, to compare the keys of a connection's commands.
     pub(crate) fn hash(&self, keyspace: KeyspaceId, key: &[u8]) -> u64 {
         self.hasher.hash_one((keyspace.0, key))
     }
 
-    /// `hash`: of the request's key, if known. `shared`: the buffer of its value, if that is large.
+    /// Submits a request to the client. `hash`: hash of its key, if known. `shared`: the buffer of
+    /// its value, if the value is large.
     pub(crate) fn submit(
         &mut self,
         keyspace: KeyspaceId,
@@ -153,14 +157,14 @@ impl Requests<'_> {
         hash: Option<u64>,
         shared: Option<&SharedBytes>,
     ) -> Result<(), SubmitError> {
-        // A get also answers how long the value is.
+        // The answer to a get also gives the length of the value, so both can share a request.
         let (key, is_get) = match request {
             Request::Get { key } => (key, true),
             Request::Length { key } => (key, false),
             _ => return self.begin(keyspace, request, origin, shared).map(|_| ()),
         };
         let hash = hash.unwrap_or_else(|| self.hash(keyspace, key));
-        // The request may have been given up before it left.
+        // An earlier request for the key may have been cancelled before it left.
         let same = self.gets.find(hash, keyspace, key).filter(|ticket| self.origins.is_open(*ticket));
         if let Some(ticket) = same {
             self.origins.join(ticket, (keyspace, key), origin);
@@ -173,7 +177,7 @@ impl Requests<'_> {
         Ok(())
     }
 
-    /// Sends a request that no other command shares.
+    /// Submits a request that no other command shares.
     pub(crate) fn begin_alone(
         &mut self,
         keyspace: KeyspaceId,

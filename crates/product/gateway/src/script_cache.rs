@@ -1,18 +1,18 @@
-//! Scripts by the digest of their source.
+//! The source of scripts, by its digest.
 //!
 //! A gateway remembers sources, and forgets the least recently used ones if there are too many.
-//! Nodes are sent the source each time and remember none. So NOSCRIPT means what clients of Redis
-//! expect of any server that was restarted.
+//! Each request to a node carries the source, and nodes remember none. A client handles NOSCRIPT as
+//! it would after a restart of a Redis server.
 
 use nicekv_redis::script_reply::Digest;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most scripts that are remembered, and most bytes of their sources.
+/// Maximum number of remembered scripts, and maximum bytes of their sources.
 const SCRIPTS_MAX: usize = 4_096;
 const BYTES_MAX: usize = 16 << 20;
 
-/// The SHA-1 of a source, in lower case.
+/// The SHA-1 of a source, in lower-case hex.
 fn digest(source: &[u8]) -> Digest {
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, source);
     let mut digits = [0; 40];
@@ -24,13 +24,12 @@ fn digest(source: &[u8]) -> Digest {
     digits
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptCache(Mutex<Cached>);
 
 #[derive(Debug, Default)]
 struct Cached {
-    /// With the number of the last use.
+    /// Sources, each with the sequence number of its last use.
     sources: HashMap<Digest, (u64, Arc<[u8]>)>,
     bytes: usize,
     uses: u64,
@@ -38,11 +37,11 @@ struct Cached {
 
 impl ScriptCache {
     fn lock(&self) -> MutexGuard<'_, Cached> {
-        // The cache is consistent whenever the lock is free.
+        // No operation panics halfway, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a script.
+    /// Remembers a script, and returns its digest.
     pub(crate) fn add(&self, source: &[u8]) -> Digest {
         let digest = digest(source);
         let mut cache = self.lock();
@@ -56,7 +55,7 @@ impl ScriptCache {
         digest
     }
 
-    /// The script with this digest, in any case.
+    /// The script with this digest, given in upper or lower case.
     pub(crate) fn find(&self, digest: &[u8]) -> Option<(Digest, Arc<[u8]>)> {
         let digest = lower(digest)?;
         Some((digest, self.lock().touch(&digest)?))
@@ -72,7 +71,7 @@ impl ScriptCache {
 }
 
 impl Cached {
-    /// The script with this digest, which becomes the most recently used one.
+    /// The script with this digest; marks it as the most recently used one.
     fn touch(&mut self, digest: &Digest) -> Option<Arc<[u8]>> {
         self.uses += 1;
         let (used, source) = self.sources.get_mut(digest)?;

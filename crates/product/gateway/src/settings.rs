@@ -1,12 +1,12 @@
-//! What CONFIG SET can change until the process ends.
+//! The settings that CONFIG SET can change; the changes last until the process ends.
 
 use nicekv_proto::Duration;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Settings of all threads.
+/// The settings, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// `slowlog-log-slower-than`, in microseconds: negative, nothing is logged.
+    /// `slowlog-log-slower-than`, in microseconds; if negative, nothing is logged.
     slow_us: AtomicI64,
     /// `slowlog-max-len`.
     slow_kept: AtomicU64,
@@ -35,8 +35,8 @@ impl Settings {
         self.slow_kept.store(slow_kept, Ordering::Relaxed);
     }
 
-    /// Whether the slow log may need the arguments of a command. `is_answered`: it asks nothing of the
-    /// store, so it takes no time.
+    /// Whether the slow log may need the arguments of a command. `is_answered`: the command sends
+    /// no request to the store, so its measured duration is 0.
     pub(crate) fn may_log(&self, is_answered: bool) -> bool {
         let slow_us = self.slow_us();
         slow_us == 0 || (slow_us > 0 && !is_answered)

@@ -35,7 +35,7 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A counter that one thread writes and all may read.
+/// A counter that one thread writes and all threads may read.
 #[derive(Debug, Default)]
 pub(crate) struct Number(AtomicU64);
 
@@ -48,13 +48,13 @@ impl Number {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// By the thread that writes it.
+    /// Called only by the thread that owns the counter.
     pub(crate) fn add(&self, more: u64) {
         self.set(self.get() + more);
     }
 }
 
-/// The gateway as a whole.
+/// The state of the gateway as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct ServerState {
     pub(crate) port: u16,
@@ -72,14 +72,15 @@ pub(crate) struct ServerState {
     pub(crate) started_unix_ms: u64,
     pub(crate) connections_max: usize,
     pub(crate) memory: Arc<MemoryGovernor>,
-    /// Longest value in keyspaces with large values.
+    /// Longest value in keyspaces that allow large values, in bytes.
     pub(crate) value_bytes_max: usize,
-    /// Written by the accepting thread; the id of the newest connection.
+    /// Also the id of the newest connection. Written by the accepting thread.
     pub(crate) connections_total: Number,
     pub(crate) connections_refused: Number,
-    /// Clients of other hosts in protected mode.
+    /// Clients on other hosts that were refused in protected mode.
     pub(crate) connections_denied: Number,
-    /// Protected mode: clients of other hosts are refused while no password is needed.
+    /// Protected mode: clients on other hosts are refused as long as the default user needs no
+    /// password.
     pub(crate) is_protected: bool,
     /// Port and configuration of the TLS listener.
     pub(crate) tls: Option<(u16, Arc<ServerConfig>)>,
@@ -87,7 +88,7 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    /// Longest value of a keyspace.
+    /// Maximum bytes of a value in this keyspace.
     pub(crate) fn value_limit(&self, keyspace: KeyspaceId) -> usize {
         match self.keyspaces.has_large_values(keyspace) {
             true => self.value_bytes_max,
@@ -95,7 +96,8 @@ impl ServerState {
         }
     }
 
-    /// Whether clients of other hosts are refused now, because no password is needed.
+    /// Whether clients on other hosts are refused now: protected mode is on and no password is
+    /// needed.
     pub(crate) fn refuses_other_hosts(&self) -> bool {
         self.is_protected && self.users.users().0.default_user().is_open()
     }
@@ -109,12 +111,12 @@ impl ServerState {
         self.reset.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sum of a counter of all threads.
+    /// The sum of one counter over all threads.
     pub(crate) fn sum(&self, of: impl Fn(&ThreadState) -> &Number) -> u64 {
         self.threads.iter().map(|thread| of(thread).get()).sum()
     }
 
-    /// Durations of the requests of a command, by its number.
+    /// Durations of the requests of a command, which is given by its number, over all threads.
     pub(crate) fn durations(&self, command: usize) -> Durations {
         let mut total = Durations::default();
         let took = self.threads.iter().filter_map(|thread| thread.requests.took.get(command));
@@ -129,22 +131,23 @@ impl ServerState {
     }
 }
 
-/// One thread, as the others see it.
+/// The state of one thread that other threads use.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadState {
-    /// Open connections, including those that it has not taken over yet.
+    /// Open connections, including those that were handed to the thread and not added yet.
     connections: AtomicUsize,
-    /// Handed to it and not taken over yet; bounded by the number of connections.
+    /// Connections that were handed to the thread and not added yet; bounded by the number of
+    /// connections.
     handed_over: Mutex<Vec<NewConnection>>,
-    /// Ids of connections that CLIENT KILL closes; bounded by the number of connections.
+    /// Ids of connections that CLIENT KILL wants closed; bounded by the number of connections.
     to_close: Mutex<Vec<u64>>,
     pub(crate) monitors: Monitors,
     pub(crate) statistics: CommandStatistics,
     waker: Option<Waker>,
     pub(crate) connections_evicted: Number,
-    /// Closed because they were too slow while others waited for memory.
+    /// Connections closed because they were too slow while others waited for memory.
     pub(crate) connections_stalled: Number,
-    /// Closed because they did not read their messages or commands of MONITOR.
+    /// Connections closed because they did not read published messages or lines of MONITOR.
     pub(crate) subscribers_dropped: Number,
     pub(crate) handshakes: [Number; Handshake::ALL.len()],
     pub(crate) handshakes_open: Number,
@@ -154,25 +157,25 @@ pub(crate) struct ThreadState {
     pub(crate) retries: Number,
     pub(crate) busy: Number,
     pub(crate) other_version: Number,
-    /// The last peer of another release, with its version.
+    /// The address and version of the last peer that sent another wire version.
     pub(crate) other_peer: Mutex<Option<(SocketAddrV4, u8)>>,
     pub(crate) requests: RequestsDone,
 }
 
-/// Finished requests to the store.
+/// Statistics of finished requests to the store.
 #[derive(Debug, Default)]
 pub(crate) struct RequestsDone {
-    /// By the number of the command.
+    /// Durations, by the number of the command.
     took: Box<[SharedDurations]>,
-    /// By reason.
+    /// Failures, by index in [`FAILURES`].
     pub(crate) failed: [Number; FAILURES.len()],
     /// The newest failures, oldest first.
     recent: Mutex<VecDeque<Failed>>,
 }
 
-/// Failures that are remembered.
+/// How many failures are remembered.
 const RECENT_MAX: usize = 16;
-/// Numbers failures of all threads.
+/// Sequence number of the last failure, over all threads.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
 /// A request that failed.
@@ -186,7 +189,7 @@ pub(crate) struct Failed {
     pub(crate) reason: usize,
 }
 
-/// Why requests fail, for operators.
+/// Reasons for failed requests, as operators see them.
 pub(crate) const FAILURES: [&str; 5] = ["outcome_unknown", "timed_out", "busy", "disk_full", "refused"];
 
 /// Index in [`FAILURES`].
@@ -196,7 +199,7 @@ fn failure(error: OperationError) -> usize {
         OperationError::TimedOut => 1,
         OperationError::Busy => 2,
         OperationError::DiskFull => 3,
-        // The request cannot be carried out; the store is fine.
+        // The request is invalid for this key; the store itself works.
         OperationError::NotAnInteger
         | OperationError::NotAFloat
         | OperationError::Overflow
@@ -212,7 +215,7 @@ fn failure(error: OperationError) -> usize {
 }
 
 impl RequestsDone {
-    /// By the thread that writes it.
+    /// Called only by the thread that owns the counters.
     pub(crate) fn answered(&self, command: usize, took: Duration, completion: &Completion<'_>) {
         if let Some(durations) = self.took.get(command) {
             durations.count(took);
@@ -240,12 +243,12 @@ pub(crate) enum Handshake {
     Done,
     Failed,
     TimedOut,
-    /// Given up for a newer one.
+    /// Closed because a newer handshake needed its place.
     Displaced,
 }
 
 impl Handshake {
-    /// With their names for operators, in order.
+    /// All outcomes in order, with their names for operators.
     pub(crate) const ALL: [(Self, &str); 4] = [
         (Self::Done, "done"),
         (Self::Failed, "failed"),
@@ -260,19 +263,20 @@ pub(crate) struct NewConnection {
     pub(crate) socket: TcpStream,
     pub(crate) id: u64,
     pub(crate) is_tls: bool,
-    /// Refused by protected mode: closed with an error once its handshake is done.
+    /// Protected mode refuses this connection: it gets an error once its handshake is done, and is
+    /// closed.
     pub(crate) is_denied: bool,
 }
 
 impl ThreadState {
-    /// For the thread that `waker` wakes. `commands`: length of the command table.
+    /// `waker`: wakes the thread. `commands`: length of the command table.
     pub(crate) fn new(waker: Waker, commands: usize) -> Self {
         let took = (0..commands).map(|_| SharedDurations::default()).collect();
         let requests = RequestsDone { took, ..RequestsDone::default() };
         Self { waker: Some(waker), requests, statistics: CommandStatistics::new(commands), ..Self::default() }
     }
 
-    /// Ends its sleep.
+    /// Wakes the thread if it sleeps.
     pub(crate) fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake();
@@ -281,7 +285,7 @@ impl ThreadState {
 
     pub(crate) fn hand_over(&self, new: NewConnection) {
         self.connections.fetch_add(1, Ordering::AcqRel);
-        // The list is whole whenever the lock is free.
+        // No operation on the list panics halfway, so a poisoned lock is safe to use.
         self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).push(new);
         self.wake();
     }
@@ -290,7 +294,7 @@ impl ThreadState {
         std::mem::take(&mut *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Closes a connection of this thread.
+    /// Asks the thread to close one of its connections.
     pub(crate) fn close(&self, id: u64) {
         self.to_close.lock().unwrap_or_else(PoisonError::into_inner).push(id);
         self.wake();
@@ -300,18 +304,18 @@ impl ThreadState {
         std::mem::take(&mut *self.to_close.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends a line to its monitors.
+    /// Sends a line to the MONITOR connections of the thread.
     pub(crate) fn show(&self, line: &Arc<[u8]>) {
         self.monitors.show(line);
         self.wake();
     }
 
-    /// A connection is closed.
+    /// The thread has closed a connection.
     pub(crate) fn closed(&self) {
         self.connections.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Copies the counters of its client.
+    /// Publishes the counters of the thread's client.
     pub(crate) fn set_client(&self, counters: &Counters, in_flight: usize) {
         self.submitted.set(counters.submitted);
         self.retries.set(counters.retries);
@@ -324,11 +328,11 @@ impl ThreadState {
     }
 }
 
-/// A thread's view of its gateway.
+/// The gateway as seen by one of its threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) server: Arc<ServerState>,
-    /// Number of the thread.
+    /// Index of the thread.
     pub(crate) index: usize,
 }
 

@@ -1,42 +1,42 @@
-//! The users of a gateway, which its threads share. Running a command takes no lock: a connection
-//! keeps its user, and compares a version.
+//! The users of a gateway, shared by its threads. Running a command takes no lock: a connection
+//! keeps a reference to its user, and compares a version number to notice changes.
 
 use crate::user_source::UserSource;
 use nicekv_redis::acl::{Denial, DenialEntry, DenialLog, DenialReason, Users};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUsers {
     source: UserSource,
-    /// Changes so far; written with the users locked.
+    /// Number of changes so far; incremented with the users locked.
     changes: AtomicU64,
     users: Mutex<Arc<Users>>,
     log: Mutex<DenialLog>,
-    /// In the order of [`DenialReason::ALL`].
+    /// Number of refusals by reason, in the order of [`DenialReason::ALL`].
     denied: [AtomicU64; DenialReason::ALL.len()],
 }
 
 impl SharedUsers {
-    /// Reads the source.
+    /// Reads the users from their source.
     pub(crate) fn new(source: UserSource) -> Result<Self, String> {
         let users = Mutex::new(Arc::new(source.read()?));
         Ok(Self { source, users, ..Self::default() })
     }
 
-    /// Number of changes, beginning with 1.
+    /// Version of the users; 1 at the start, and one more with each change.
     pub(crate) fn version(&self) -> u64 {
         self.changes.load(Ordering::Acquire) + 1
     }
 
-    /// The users now, and their version.
+    /// The current users, and their version.
     pub(crate) fn users(&self) -> (Arc<Users>, u64) {
         let users = self.locked();
         (users.clone(), self.version())
     }
 
-    /// Replaces the users by what `change` makes of them, unless it fails. The caller wakes threads.
+    /// Replaces the users by the result of `change`, unless that fails. The caller then wakes all
+    /// threads.
     pub(crate) fn change<E>(&self, change: impl FnOnce(&Users) -> Result<Users, E>) -> Result<(), E> {
         let mut users = self.locked();
         *users = Arc::new(change(&users)?);
@@ -44,7 +44,7 @@ impl SharedUsers {
         Ok(())
     }
 
-    /// Reads the file again, all of it or nothing.
+    /// Reads the file of users again. If it has an error, no user changes.
     pub(crate) fn load(&self) -> Result<(), String> {
         self.change(|_| self.source.read())
     }
@@ -54,11 +54,11 @@ impl SharedUsers {
     }
 
     fn locked(&self) -> MutexGuard<'_, Arc<Users>> {
-        // The users are consistent whenever the lock is free.
+        // No operation panics halfway, so a poisoned lock is safe to use.
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts and logs a refusal.
+    /// Counts a refusal, and adds it to ACL LOG.
     pub(crate) fn note(&self, denial: Denial<'_>, unix_ms: u64) {
         let place = DenialReason::ALL
             .iter()

@@ -4,10 +4,10 @@ use nicekv_redis::host::SlowEntry;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most entries, whatever `slowlog-max-len` says.
+/// Maximum number of entries, even if `slowlog-max-len` is larger.
 const ENTRIES_MAX: u64 = 65_536;
 
-/// Newest first.
+/// The entries, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog(Mutex<Kept>);
 
@@ -18,12 +18,12 @@ struct Kept {
 }
 
 impl SlowLog {
-    /// The lock is held briefly, and only for slow commands or commands about the log.
+    /// The lock is held briefly, and only for slow commands and for SLOWLOG.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Numbers and adds an entry, and keeps at most `kept_max`.
+    /// Gives an entry the next number and adds it; drops the oldest beyond `kept_max`.
     pub(crate) fn add(&self, entry: SlowEntry, kept_max: u64) {
         let mut kept = self.kept();
         let number = kept.next;

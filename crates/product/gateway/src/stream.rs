@@ -1,4 +1,5 @@
-//! The byte stream of a connection, plain or TLS. Plain streams copy nothing and only call the socket.
+//! The byte stream of a connection, plain or TLS. For plain streams it only calls the socket, and
+//! copies nothing.
 
 mod received;
 mod tls;
@@ -9,7 +10,6 @@ pub(crate) use tls::TlsStream;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
@@ -17,14 +17,15 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Reads at most `buffer`; fails with `WouldBlock` if nothing is available.
+    /// Reads until `buffer` is full or nothing is left; fails with `WouldBlock` if nothing is
+    /// available.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Taken> {
         match self {
             Self::Plain(socket) => socket.read(buffer).map(|bytes| {
                 let next = match bytes {
                     0 => Next::Never,
                     _ if bytes == buffer.len() => Next::Soon,
-                    // A short read has taken everything.
+                    // A read that does not fill the buffer has emptied the socket.
                     _ => Next::Later,
                 };
                 Taken { bytes, next }
@@ -33,7 +34,7 @@ impl Stream {
         }
     }
 
-    /// Whether its handshake is unfinished.
+    /// Whether the TLS handshake is unfinished.
     pub(crate) fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -41,7 +42,7 @@ impl Stream {
         }
     }
 
-    /// Whether written bytes are not with the socket yet.
+    /// Whether bytes were written that the socket has not accepted yet.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -49,14 +50,14 @@ impl Stream {
         }
     }
 
-    /// Tells the peer that the stream ends, so that it can detect truncation.
+    /// Sends TLS's close message, by which the peer can tell the end from a truncation.
     pub(crate) fn end(&mut self) {
         if let Self::Tls(stream) = self {
             stream.end();
         }
     }
 
-    /// Bytes it occupies without itself.
+    /// Bytes of memory in use, not counting the struct itself.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Plain(_) => 0,
@@ -80,7 +81,7 @@ impl Write for Stream {
         }
     }
 
-    /// Sends written bytes, as far as the socket accepts them.
+    /// Sends bytes that were written earlier, as far as the socket accepts them.
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),

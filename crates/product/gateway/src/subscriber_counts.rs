@@ -1,4 +1,4 @@
-//! Number of subscribers of each channel and pattern, of all threads: for PUBSUB.
+//! Number of subscribers of each channel and pattern, over all threads, for PUBSUB.
 
 use nicekv_client::Topic;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct SubscriberCounts(Mutex<BTreeMap<Topic, usize>>);
 
 impl SubscriberCounts {
-    /// The counts are consistent whenever the lock is free.
+    /// No operation panics halfway, so a poisoned lock is safe to use.
     pub(crate) fn counts(&self) -> MutexGuard<'_, BTreeMap<Topic, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

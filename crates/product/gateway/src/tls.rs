@@ -1,4 +1,5 @@
-//! TLS files: the gateway's certificate and key, and the authorities of client certificates.
+//! The PEM files for TLS: the gateway's certificate and key, and the authorities of client
+//! certificates.
 
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -12,16 +13,18 @@ use std::sync::Arc;
 /// PEM files that are read when the gateway starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate of the gateway, followed by intermediate ones.
+    /// The gateway's certificate, followed by intermediate ones.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The certificate's private key.
     pub key: PathBuf,
-    /// Authorities. If present, clients must show a certificate of one of them.
+    /// Certificate authorities for clients. If present, clients must show a certificate of one of
+    /// them.
     pub ca: Option<PathBuf>,
 }
 
 impl TlsFiles {
-    /// Whether the files can be read and fit together; the error says what is wrong with which.
+    /// Checks that the files can be read, and that key and certificate match. The error names the
+    /// file and the problem.
     pub fn check(&self) -> Result<(), String> {
         self.read().map(|_| ())
     }

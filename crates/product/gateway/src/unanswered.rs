@@ -1,18 +1,19 @@
 //! The unanswered commands of a connection, oldest first, and the keys they use.
 //!
 //! ```text
-//!                         complete ─▶ the front is answered ─▶ output
-//!                                     │
-//!     [SET k1 …][GET k2 ✓][GET k3 …][GET k3 …] ◀─ push
+//!                          complete ─▶ the front is answered ─▶ output
+//!                                      │
+//!      [SET k1 …][GET k2 ✓][GET k3 …][GET k3 …] ◀─ push
 //! ```
 //!
-//! Commands run at the same time, unless they have a key in common: then the later one waits for the
-//! earlier one. So a connection sees its own writes, and none that it sent later. Reads of one key that
-//! are issued in one turn do not wait for each other: they share a request (`requests`). A read of a
-//! later turn waits, or it could return an older value than the one before it.
+//! Commands run concurrently, unless they have a key in common: then the later one waits for the
+//! earlier one. So a command sees the effects of its connection's earlier commands, and none of
+//! later ones. Reads of one key that are issued in the same turn do not wait for each other: they
+//! share a request (`requests`). A read of a later turn waits; otherwise it could return an older
+//! value than the read before it.
 //!
-//! A command on very many keys is not compared key by key: it waits for all before it, and all later
-//! ones wait for it.
+//! The keys of a command on very many keys are not compared: it waits for all commands before it,
+//! and all later ones wait for it.
 
 use crate::key_conflicts::{KeyUsage, UsedKeys};
 use crate::logged_arguments::LoggedArguments;
@@ -26,34 +27,34 @@ use nicekv_redis::resp::{ErrorCounts, Protocol, ReplyBuffer, ReplyWriter};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
-/// What most replies have beside the value: the type, a length, line ends.
+/// Bytes that most replies have in addition to the value: the type, a length, line ends.
 const REPLY_FRAME_BYTES: usize = 12;
 
 /// A command that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
-    /// Its number in the command table.
+    /// The command's number in the command table.
     pub(crate) called: usize,
     pub(crate) since_ns: u64,
-    /// Where its arguments are, for the slow log.
+    /// Offset of its arguments in the slow log's buffer, if they were kept.
     pub(crate) logged: Option<u64>,
 }
 
-/// A command that has its reply.
+/// A command whose reply is complete.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) begun: Begun,
     pub(crate) has_failed: bool,
 }
 
-/// How a command is completed.
+/// What a command waits for.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// By the answer to its one request.
+    /// The answer to its only request.
     Request(Finish),
-    /// By several answers.
+    /// Answers to several requests.
     Continue(Box<dyn Continuation>),
-    /// The reply waits for those of earlier commands.
+    /// Its reply is complete, and waits for the replies of earlier commands.
     Ready(ReplyBuffer),
 }
 
@@ -66,7 +67,7 @@ impl State {
         }
     }
 
-    /// Whether it may need a large value.
+    /// Whether the command may read a large value.
     fn wants_values(&self) -> bool {
         match self {
             Self::Request(finish) => finish.wants_value(),
@@ -80,42 +81,42 @@ impl State {
 struct Pending {
     keys: UsedKeys,
     state: State,
-    /// Bytes that `held_bytes` counts for its state.
+    /// The bytes of `state` that `held_bytes` includes.
     counted_bytes: usize,
-    /// `None` for a command that was refused before it could begin.
+    /// `None` for a command that was refused before it began.
     begun: Option<Begun>,
-    /// CLIENT REPLY: it has no reply.
+    /// CLIENT REPLY has suppressed its reply.
     is_silent: bool,
 }
 
-/// Where replies go, and how they are written.
+/// Where replies are written, and in which format.
 pub(crate) struct Output<'a> {
     pub(crate) bytes: &'a mut ReplyBuffer,
     pub(crate) protocol: Protocol,
     pub(crate) unix_ms: u64,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
     queue: VecDeque<Pending>,
-    /// Number of the oldest command.
+    /// Sequence number of the oldest command.
     first: u64,
-    /// Number of commands that use each key, and how: all alike, because others wait.
+    /// For each key: how many commands use it, and how. All use it in the same way, because others
+    /// wait.
     keys_in_use: HashedMap<(u32, KeyUsage)>,
-    /// The last command is one on very many keys.
+    /// The last command runs alone, because it has very many keys.
     exclusive: bool,
-    /// Bytes of replies that wait behind an unfinished command.
+    /// Bytes of complete replies that wait behind an unfinished command.
     ready_bytes: usize,
-    /// Commands that may need a large value.
+    /// Number of commands that may read a large value.
     wanting: usize,
-    /// Bytes that the commands hold beyond their places in the queue.
+    /// Heap bytes that the commands hold, in addition to the queue's own memory.
     held_bytes: usize,
-    /// The command that is added next, and whether it is silent.
+    /// The command that `push` adds next, and whether its reply is suppressed.
     next: (Option<Begun>, bool),
-    /// Finished commands that are not accounted for yet.
+    /// Finished commands that are not yet in the statistics.
     finished: Vec<Finished>,
-    /// Errors that are not accounted for yet.
+    /// Error replies that are not yet in the statistics.
     errors: Option<Box<ErrorCounts>>,
     pub(crate) logged: LoggedArguments,
 }
@@ -129,12 +130,12 @@ impl Unanswered {
         self.queue.len()
     }
 
-    /// Whether the next reply is that of a read.
+    /// Whether the oldest command is a read.
     pub(crate) fn awaits_read(&self) -> bool {
         self.queue.front().is_some_and(|pending| matches!(pending.keys.usage, KeyUsage::Read { .. }))
     }
 
-    /// Number of the command that is added next.
+    /// Sequence number of the command that is added next.
     pub(crate) fn next_number(&self) -> u64 {
         self.first + self.queue.len() as u64
     }
@@ -143,12 +144,13 @@ impl Unanswered {
         self.ready_bytes
     }
 
-    /// Number of the oldest command.
+    /// Sequence number of the oldest command.
     pub(crate) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Whether a command may need a large value, so that later ones may have to wait for its grant.
+    /// Whether some command may read a large value, so that later commands may have to wait for its
+    /// grant.
     pub(crate) fn may_want_values(&self) -> bool {
         self.wanting > 0
     }
@@ -162,17 +164,17 @@ impl Unanswered {
         Some(&self.queue[self.index(command)?].state)
     }
 
-    /// Whether this command needs values, not only their lengths.
+    /// Whether this command needs whole values, not only their lengths.
     pub(crate) fn wants_values(&self, command: u64) -> bool {
         self.state(command).is_some_and(State::wants_values)
     }
 
-    /// Whether several requests of this command may read large values at the same time.
+    /// Whether several requests of this command may read large values concurrently.
     pub(crate) fn reads_several(&self, command: u64) -> bool {
         matches!(self.state(command), Some(State::Continue(continuation)) if continuation.reads_several())
     }
 
-    /// Requests of this command that may be reading a large value.
+    /// How many requests of this command may be reading a large value.
     pub(crate) fn in_flight(&self, command: u64) -> usize {
         match self.state(command) {
             Some(State::Continue(continuation)) if continuation.reads_several() => continuation.in_flight(),
@@ -180,7 +182,7 @@ impl Unanswered {
         }
     }
 
-    /// Bytes it occupies.
+    /// Bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         let key_bytes = size_of::<(u64, (u32, KeyUsage))>() + 1;
         self.held_bytes
@@ -196,7 +198,7 @@ impl Unanswered {
         self.logged.shrink();
     }
 
-    /// Whether a command on these keys has to wait.
+    /// Whether a command on these keys has to wait for the commands in the queue.
     pub(crate) fn blocks(&self, keys: &UsedKeys) -> bool {
         if keys.exclusive {
             return !self.queue.is_empty();
@@ -206,17 +208,17 @@ impl Unanswered {
         (self.exclusive && !keys.is_empty()) || keys.iter().any(waits)
     }
 
-    /// Begins the command that is added next. `is_silent`: it has no reply.
+    /// Announces the command that `push` adds next. `is_silent`: its reply is suppressed.
     pub(crate) fn begin(&mut self, begun: Begun, is_silent: bool) {
         self.next = (Some(begun), is_silent);
     }
 
-    /// The command that is added next is refused before it begins.
+    /// Announces that the command that is added next is refused before it begins.
     pub(crate) fn begin_refused(&mut self, is_silent: bool) {
         self.next = (None, is_silent);
     }
 
-    /// Hands out finished commands, with the logged arguments.
+    /// Calls `each` for the finished commands, with the logged arguments, and forgets the commands.
     pub(crate) fn account(&mut self, mut each: impl FnMut(Finished, &LoggedArguments)) {
         self.finished.drain(..).for_each(|finished| each(finished, &self.logged));
         match self.queue.front() {
@@ -224,17 +226,18 @@ impl Unanswered {
             Some(Pending { begun: Some(Begun { logged: Some(at), .. }), .. }) => {
                 self.logged.forget(Some(*at));
             }
-            // Nothing was to be logged when it began.
+            // No arguments were kept when the command began.
             Some(_) => {}
         }
     }
 
-    /// Errors written since this was called last.
+    /// Error replies since the last call.
     pub(crate) fn take_errors(&mut self) -> Option<Box<ErrorCounts>> {
         self.errors.take()
     }
 
-    /// Takes the errors that were written to a reply; whether there were any.
+    /// Collects the errors that a reply contains, for the statistics. Returns whether there were
+    /// any.
     pub(crate) fn note_errors(&mut self, reply: &mut ReplyBuffer) -> bool {
         let Some(errors) = reply.take_errors() else { return false };
         match &mut self.errors {
@@ -244,7 +247,7 @@ impl Unanswered {
         true
     }
 
-    /// Adds a command that has requests.
+    /// Adds a command that waits for answers.
     pub(crate) fn push(&mut self, keys: UsedKeys, state: State) {
         for key in keys.iter() {
             self.keys_in_use.entry(key).or_insert((0, keys.usage)).0 += 1;
@@ -257,7 +260,7 @@ impl Unanswered {
         self.queue.push_back(Pending { keys, state, counted_bytes, begun, is_silent });
     }
 
-    /// Adds a command that has its reply.
+    /// Adds a command whose reply is complete.
     pub(crate) fn push_ready(&mut self, mut reply: ReplyBuffer, output: &mut ReplyBuffer) {
         let has_failed = self.note_errors(&mut reply);
         self.finished.extend(self.next.0.take().map(|begun| Finished { begun, has_failed }));
@@ -271,7 +274,7 @@ impl Unanswered {
         self.push(UsedKeys::none(), State::Ready(reply));
     }
 
-    /// Counts what the state of a command occupies now.
+    /// Updates `held_bytes` to the memory that a command's state occupies now.
     fn recount(&mut self, index: usize) {
         let Pending { state, counted_bytes, .. } = &mut self.queue[index];
         let bytes = state.memory();
@@ -279,8 +282,8 @@ impl Unanswered {
         *counted_bytes = bytes;
     }
 
-    /// Takes the answer to one request of a command. Returns how a finished command changes the
-    /// connection.
+    /// Processes the answer to one request of a command. If that finishes the command, returns how
+    /// the command changes the connection.
     pub(crate) fn complete(
         &mut self,
         command: u64,
@@ -299,7 +302,8 @@ impl Unanswered {
         Some(self.finish(index, Some(answered), output))
     }
 
-    /// The store has confirmed one name of a command that changes subscriptions, or could not be told.
+    /// The store has confirmed one name of a SUBSCRIBE or UNSUBSCRIBE, or the request for it
+    /// failed.
     pub(crate) fn confirm(
         &mut self,
         command: u64,
@@ -310,7 +314,7 @@ impl Unanswered {
         self.complete(command, 0, Answered::confirmed(result), output)
     }
 
-    /// The command's continuation, unless it is finished.
+    /// The continuation of a command; `None` if the command is finished.
     pub(crate) fn continuation(&mut self, command: u64) -> Option<&mut dyn Continuation> {
         let index = self.index(command)?;
         match &mut self.queue[index].state {
@@ -319,7 +323,7 @@ impl Unanswered {
         }
     }
 
-    /// A part of the command could not be sent.
+    /// A request of the command could not be sent: the command fails.
     pub(crate) fn fail(
         &mut self,
         command: u64,
@@ -335,7 +339,8 @@ impl Unanswered {
         is_over.then(|| self.finish(index, None, output))
     }
 
-    /// Writes the reply of a command, and moves replies that are ready from the front to the output.
+    /// Completes the reply of a command, then moves complete replies from the front of the queue to
+    /// the output.
     fn finish(&mut self, index: usize, answered: Option<Answered<'_>>, output: Output<'_>) -> Effect {
         let Pending { keys, state, counted_bytes, begun, is_silent } = &mut self.queue[index];
         let (begun, is_silent) = (begun.take(), *is_silent);
@@ -344,7 +349,7 @@ impl Unanswered {
         let state = std::mem::replace(state, State::Ready(ReplyBuffer::default()));
         self.wanting -= usize::from(state.wants_values());
         self.release(&keys);
-        // The oldest command writes to the output directly; the reply of a later one waits.
+        // The oldest command writes its reply directly to the output; a later one's reply waits.
         let mut waiting = ReplyBuffer::default();
         let is_direct = index == 0 && !is_silent;
         let out = if is_direct { &mut *output.bytes } else { &mut waiting };

@@ -1,4 +1,4 @@
-//! Which commands wait for which, and what they occupy.
+//! Tests: which commands wait for which, and how much memory they occupy.
 
 use super::*;
 use nicekv_client::{Answer, Outcome};
@@ -117,7 +117,8 @@ fn memory_is_what_was_allocated_and_is_freed() {
     }
     let others: usize = unanswered.queue.iter().map(|pending| pending.keys.others.capacity() * 8).sum();
     let queue = unanswered.queue.capacity() * size_of::<Pending>();
-    // A hash, its usage and a byte of the table for each place, an eighth of which stays free.
+    // A hash, its usage and a control byte of the table for each place, an eighth of which stays
+    // free.
     let hashes = |unanswered: &Unanswered| unanswered.keys_in_use.capacity() * 33 * 8 / 7;
     assert!(others >= 10 * 19 * 8 && queue > 0 && hashes(&unanswered) >= 200 * 33);
     assert_eq!(unanswered.memory(), others + queue + hashes(&unanswered));

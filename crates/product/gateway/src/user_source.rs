@@ -1,34 +1,34 @@
-//! Where users come from: a file with one password, a file of users, or nowhere.
+//! Where the users come from: a file with one password, an ACL file, or none.
 
 use nicekv_redis::acl::Users;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Longest file of users.
+/// Maximum bytes of a file of users.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Longest password in a file.
+/// Maximum bytes of the password in a password file.
 const PASSWORD_BYTES_MAX: usize = 512;
 
-/// Who may log in. Files are read when the gateway starts, and by ACL LOAD.
+/// Where the users come from. Files are read when the gateway starts, and by ACL LOAD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UserSource {
-    /// Nobody needs to log in: the default user has no password.
+    /// No file: the default user needs no password.
     #[default]
     Open,
-    /// The file has the password of the default user, on one line.
+    /// A file with the password of the default user, on one line.
     PasswordFile(PathBuf),
-    /// The file has users, as lines of Redis' ACL files.
+    /// A file with users, in the format of Redis' ACL files.
     AclFile(PathBuf),
 }
 
 impl UserSource {
-    /// Whether the file can be read and parsed; the error says what is wrong and where.
+    /// Checks that the file can be read and parsed. The error names the problem and its place.
     pub fn check(&self) -> Result<(), String> {
         self.read().map(|_| ())
     }
 
-    /// Reads the users. The error says what is wrong and where, and contains no secret.
+    /// Reads the users. The error names the problem and its place, and contains no secret.
     pub(crate) fn read(&self) -> Result<Users, String> {
         match self {
             Self::Open => Ok(Users::default()),
@@ -56,7 +56,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         let file = File::open(path)?;
-        // A pipe could block a thread that serves clients.
+        // Opening a named pipe could block a thread that serves clients.
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }

@@ -14,11 +14,11 @@ use nicekv_redis::resp::{Arguments, Parser};
 use nicekv_redis::session::Session;
 use nicekv_redis::table::{SUBJECTS, resolve};
 
-/// Delay after a failed login: 200 passwords a second are not enough to guess one, and no other
-/// connection waits.
+/// Delay after a failed login. It allows 200 guesses a second, too few to find a password, and
+/// delays no other connection.
 const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(5);
 
-/// What decides whether a command may run.
+/// Decides whether a command may run.
 pub(super) struct Admission<'a, 'r> {
     pub(super) session: &'a Session,
     pub(super) host: GatewayHost<'a>,
@@ -35,7 +35,8 @@ impl Admission<'_, '_> {
         let arguments = parser.command().expect("complete");
         let command = resolve(arguments, last)?;
         self.check(command, arguments)?;
-        // Changing a name of an object takes the stamps of its chunks, which no command has.
+        // Only the native client writes names of objects: the value needs the stamps of the
+        // object's chunks, and no Redis command has these.
         if command.changes_keys() && self.requests.core.holds_objects(self.session.keyspace) {
             return Err(CommandError::NAMES_OF_OBJECTS);
         }
@@ -43,7 +44,7 @@ impl Admission<'_, '_> {
         Ok(command)
     }
 
-    /// Refuses a command that the user may not run, or not on these keys.
+    /// Refuses a command that the user may not run, or may not run on these keys.
     fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), CommandError> {
         let Some(user) = self.session.login.user() else {
             let needs_no_login = SUBJECTS[command.number].needs_no_login;
@@ -53,7 +54,8 @@ impl Admission<'_, '_> {
             return Ok(());
         }
         let checked = acl::check(user, command, arguments.count(), &|index| arguments.prefix(index));
-        // As in Redis, an unknown subcommand is reported as such to everybody.
+        // As in Redis, an unknown subcommand is reported as unknown, even to users without
+        // permission.
         let subject = command.subject(arguments).0;
         let is_unknown = subject == command.number && arguments.count() > 1 && command.has_subcommands();
         checked.map_err(|refusal| match refusal {
@@ -74,7 +76,7 @@ impl Admission<'_, '_> {
         checked.map_err(|refusal| self.refuse(refusal, command))
     }
 
-    /// Logs a refusal, and makes the error reply.
+    /// Logs the refusal (ACL LOG), and returns the error reply.
     fn refuse(&self, refusal: Refusal<'_>, command: &Command) -> CommandError {
         let Some(user) = self.session.login.user() else { return CommandError::NO_AUTH };
         let (reason, object, error) = match refusal {
@@ -93,8 +95,8 @@ impl Admission<'_, '_> {
 }
 
 impl Connection {
-    /// Follows a change of the users. A connection whose user may not stay is closed, and commands that it
-    /// has sent are not run.
+    /// Applies a change of the users. If the connection's user was removed or lost its password,
+    /// the connection is closed, and the commands that it has already sent are not run.
     pub(crate) fn follow_users(&mut self, requests: &Requests<'_>) {
         let users = &requests.member.server.users;
         if self.session.login.is_current(users.version()) {
@@ -107,25 +109,25 @@ impl Connection {
             names.all(|(kind, name)| user.may_use_channel(name, *kind == ListenKind::Pattern))
         });
         if !may_stay || !may_subscribe {
-            // A command may be half issued; nothing waits for its answers any more.
+            // A command may be partly issued; its answers will be ignored.
             (self.closing, self.failed) = (true, true);
         }
     }
 
-    /// Holds the connection for a moment if its last command was a failed login.
+    /// If the last command was a failed login, holds the connection for [`FAILED_LOGIN_DELAY`].
     pub(super) fn hold_after_failed_login(&mut self, now: Now) {
         if std::mem::take(&mut self.session.login.has_failed) {
             self.held_until_ns = Some(now.after(FAILED_LOGIN_DELAY));
         }
     }
 
-    /// Whether it is still held.
+    /// Whether the connection is still held.
     pub(super) fn is_held(&mut self, now: Now) -> bool {
         self.held_until_ns = self.held_until_ns.filter(|until_ns| now.boot_ns < *until_ns);
         self.held_until_ns.is_some()
     }
 
-    /// Whether a command has to wait for the end of a pause; then the connection is held.
+    /// Whether CLIENT PAUSE applies to this command; if so, the connection is held.
     pub(super) fn is_paused(&mut self, command: &Command, requests: &Requests<'_>) -> bool {
         if command.flags.has(Flags::NOT_PAUSED) {
             return false;
@@ -135,7 +137,7 @@ impl Connection {
         held.is_some()
     }
 
-    /// Until when it takes no commands.
+    /// Until when no commands are taken (boot-time clock); `None` if the connection is not held.
     pub(crate) fn held_until_ns(&self) -> Option<u64> {
         self.held_until_ns
     }

@@ -1,4 +1,4 @@
-//! What others see of a connection and its commands: CLIENT LIST, statistics, the slow log, and MONITOR.
+//! Reporting of a connection and its commands: CLIENT LIST, statistics, the slow log, and MONITOR.
 
 use super::Connection;
 use crate::host::client_details;
@@ -14,7 +14,7 @@ use nicekv_redis::redaction::shown;
 use std::sync::Arc;
 
 impl Connection {
-    /// A command has run or begun: updates what others see.
+    /// Updates CLIENT LIST and feeds MONITOR after a command was executed or begun.
     pub(super) fn show(&mut self, command: &'static Command, requests: &Requests<'_>) {
         let Some(arguments) = self.parser.command() else { return };
         let has_keys = matches!(command.kind, Kind::Read | Kind::Write);
@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// Counts commands that are answered, and logs slow ones.
+    /// Counts the commands that were answered, and logs the slow ones.
     pub(crate) fn account(&mut self, now: Now, member: &Member) {
         let Member { server, .. } = member;
         let Self { session, client, unanswered, .. } = self;
@@ -62,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// Sends it lines of MONITOR; false if it does not read them.
+    /// Sends lines of MONITOR to this connection; false if the peer does not read them.
     pub(crate) fn show_commands(&mut self, lines: &[Arc<[u8]>]) -> bool {
         if !self.failed && !self.closing {
             lines.iter().for_each(|line| self.output.extend_from_slice(line));
@@ -70,7 +70,7 @@ impl Connection {
         self.output.len() <= SUBSCRIBER_OUTPUT_BYTES_MAX
     }
 
-    /// Registers it as a connection of this thread.
+    /// Registers the connection in its thread's list of clients.
     pub(crate) fn register(&mut self, member: &Member) {
         self.client = Arc::new(self.client.on_thread(member.index));
         self.client.set_details(client_details(&self.session));

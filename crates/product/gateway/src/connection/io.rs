@@ -8,7 +8,7 @@ use nicekv_redis::resp::ReplyBuffer;
 use std::io::{Error, ErrorKind, Write};
 
 impl Connection {
-    /// Reads once, at most as much as `buffer` holds.
+    /// Reads once, at most one buffer.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) {
         match self.stream.read(buffer) {
             Ok(Taken { bytes, next }) => {
@@ -23,7 +23,7 @@ impl Connection {
         }
     }
 
-    /// Sends the peer the reason why it is closed, unless a reply is half sent.
+    /// Sends the peer the reason before the connection is closed, unless a reply is half sent.
     pub(crate) fn dismiss(&mut self, error: &CommandError) {
         self.flush();
         if self.output.is_empty() {
@@ -33,13 +33,13 @@ impl Connection {
         }
     }
 
-    /// Whether its replies may wait for the next ones, which come soon, to leave in one write.
+    /// Whether small replies may wait briefly for the next ones, so that one write sends them all.
     pub(crate) fn may_delay(&self) -> bool {
         let is_small = (1..DELAYED_BYTES_MAX).contains(&self.output.len());
         is_small && self.unanswered.awaits_read() && !self.failed && !self.wants_read()
     }
 
-    /// Writes what the socket accepts, and returns how many bytes.
+    /// Writes as much as the socket accepts, and returns the number of bytes.
     pub(crate) fn flush(&mut self) -> usize {
         let mut written = 0;
         if !self.failed {
@@ -55,7 +55,7 @@ impl Connection {
     }
 }
 
-/// Writes what `stream` accepts.
+/// Writes as much as `stream` accepts.
 fn write_replies(replies: &mut ReplyBuffer, stream: &mut impl Write) -> (usize, Result<(), Error>) {
     let mut result = Ok(());
     let count = replies.drain(|bytes| {

@@ -1,4 +1,5 @@
-//! Issuing commands: each whole, unless it has more requests than there is room for, or MULTI queues it.
+//! Issuing commands. A command is issued as a whole, unless it has more requests than the client's
+//! window has room for, or MULTI queues it.
 
 use super::access::Admission;
 use super::{Connection, Issuing, Progress, error_reply};
@@ -16,13 +17,13 @@ use nicekv_redis::plan::Plan;
 use nicekv_redis::resp::{ReplyBuffer, ReplyWriter};
 use nicekv_redis::table::{SUBJECTS, find};
 
-/// Redis' words for RESP2 connections that are subscribed.
+/// Redis' error text for a RESP2 connection that has subscriptions.
 const SUBSCRIBERS_ONLY: &str =
     "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
 
 impl Connection {
-    /// Issues the parser's command, or says what it waits for, having done nothing. Of a command with
-    /// several requests nothing is sent yet.
+    /// Issues the parser's command. If it has to wait, returns the reason and changes nothing. Of a
+    /// command with several requests, none is sent yet: `issue_rest` sends them.
     pub(super) fn issue(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
         let Some(command) = self.next_command(requests)? else { return Ok(()) };
         if self.session.multi.is_queueing() && !command.flags.has(Flags::NEVER_QUEUED) {
@@ -95,7 +96,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The parser's command, if it may run now; `None` if it was refused, or the connection is closed.
+    /// The parser's command, if it may run now; `None` if it was refused, or if the connection is
+    /// closing.
     fn next_command(&mut self, requests: &Requests<'_>) -> Result<Option<&'static Command>, Progress> {
         self.unanswered.begin_refused(self.session.reply_mode.is_silent());
         let arguments = self.parser.command().expect("complete");
@@ -132,7 +134,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Queues a command of a transaction.
+    /// Queues a command after MULTI.
     fn queue(&mut self, command: &'static Command, requests: &Requests<'_>) {
         match self.plan_queued(command, requests) {
             Ok(()) => {
@@ -164,14 +166,14 @@ impl Connection {
         let reply = &mut ReplyWriter { out: &mut written, protocol };
         let host = &GatewayHost { server: &requests.member.server, client };
         let planned: Planned<'_> = if command.name == "unwatch" {
-            // By EXEC nothing is watched any more, so it has no effect.
+            // EXEC ends all watches, so UNWATCH within the transaction has no effect.
             reply.simple("OK");
             Ok(Plan::Replied)
         } else {
             let context = &mut Context { unix_ms: requests.now.unix_ms, session, host, reply };
             handler(command)(context, &call)
         };
-        // As in Redis, an unknown subcommand is refused now.
+        // As in Redis, an unknown subcommand is refused when it is queued, not by EXEC.
         let planned = match planned {
             Err(error) if error.is_about_subcommand() => return Err(error),
             other => other,
@@ -180,8 +182,8 @@ impl Connection {
         session.multi.queue(subject, &call, planned, written, |error| error_reply(error, protocol))
     }
 
-    /// Sends further requests of a command that has several, until it needs no more, has to wait for
-    /// answers, or has taken half of the window's room: other connections have commands, too.
+    /// Sends further requests of a command that has several, until it needs no more, has to wait
+    /// for answers, or has used half of the window's free room: the rest is for other connections.
     pub(super) fn issue_rest(&mut self, slot: usize, requests: &mut Requests<'_>) -> Result<(), Progress> {
         let Some(issuing) = self.issuing else { return Ok(()) };
         let first = origin(slot, self.session.id, issuing, requests);
@@ -214,14 +216,15 @@ impl Connection {
     }
 }
 
-/// The first request of a command.
+/// The origin of a command's first request.
 fn origin(slot: usize, connection: u64, issuing: Issuing, requests: &Requests<'_>) -> Origin {
     let Issuing { called, number: command } = issuing;
     Origin { slot, connection, command, part: 0, called: called.number, since_ns: requests.now.boot_ns }
 }
 
-/// Whether a command is a line of HTTP. A web page can make a browser send one here, with commands in
-/// its body. As in Redis, the connection is closed before they run, and without a reply.
+/// Whether a command is a line of an HTTP request. A web page can make a browser send one, with
+/// Redis commands in its body. As in Redis, the connection is closed without a reply, before these
+/// run.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -11,8 +11,8 @@ use nicekv_redis::error::CommandError;
 use nicekv_redis::resp::{Parser, WantedBuffer};
 use nicekv_redis::table::find;
 
-/// Bytes that scripts request beside their first large argument: enough to reach the error about their
-/// own limit.
+/// Memory requested for a script in addition to its first large argument: more than a script may
+/// have, so that its own limit is what it reaches.
 const SCRIPT_BYTES_REQUESTED: usize = 4 * TRANSACTION_BYTES_MAX;
 
 /// Refuses a command whose large arguments exceed the limit.
@@ -35,7 +35,7 @@ pub(crate) fn too_slow() -> CommandError {
 }
 
 impl Connection {
-    /// Requests memory for a large argument; whether the parser can continue.
+    /// Requests memory for a large argument. Returns whether the parser can continue.
     pub(super) fn request_argument_memory(
         &mut self,
         slot: usize,
@@ -49,7 +49,8 @@ impl Connection {
         let value_bytes_max = requests.member.server.value_bytes_max;
         let bytes = self.bytes_to_request(wants, value_bytes_max).min(memory.grant_max()).max(wants.bytes);
         if self.unanswered.may_want_values() {
-            // It may have to wait for an earlier command that needs memory itself.
+            // This command may have to wait for an earlier one that needs memory itself, so it may
+            // not hold a plain grant.
             let grant = memory.try_grant_dependent(bytes);
             return grant.map(|grant| self.parser.accept(grant)).is_some();
         }
@@ -66,8 +67,8 @@ impl Connection {
         true
     }
 
-    /// A command requests memory once: one on pairs of keys and values for all its possible values, and a
-    /// script for more than it may have.
+    /// How much memory to request for a command's arguments, in one request: for keys with values
+    /// (MSET), enough for the longest possible values; for a script, more than it may have.
     fn bytes_to_request(&self, wants: WantedBuffer, value_bytes_max: usize) -> usize {
         let WantedBuffer { bytes, arguments_left, room, has_begun } = wants;
         let command = self.parser.name().and_then(find);
@@ -82,7 +83,8 @@ impl Connection {
         }
     }
 
-    /// Its queued request of this number is granted. `allow` lets a read begin.
+    /// Accepts the grant of the queued request with this number. `allow` starts a read that the
+    /// grant covers.
     pub(crate) fn take_grant(&mut self, number: u64, grant: Grant, allow: impl FnMut(Ticket, usize)) {
         if self.queued_argument == Some(number) {
             self.queued_argument = None;
@@ -93,19 +95,19 @@ impl Connection {
         }
     }
 
-    /// Numbers of its queued requests for memory.
+    /// Numbers of the connection's queued memory requests.
     pub(crate) fn queued_requests(&self) -> impl Iterator<Item = u64> {
         self.queued_argument.into_iter().chain(self.reads.queued)
     }
 
-    /// Requests memory for the large values that its commands will read.
+    /// Requests memory for the large values that the connection's commands are about to read.
     pub(crate) fn request_read_memory(&mut self, slot: usize, requests: &mut Requests<'_>) {
         if self.reads.is_empty() {
             return;
         }
         let oldest = self.unanswered.first();
         let is_several = self.unanswered.reads_several(oldest);
-        // Values that were read before leave first.
+        // The oldest command gets memory only when the peer has read all earlier values.
         let is_next = !self.output.has_parts();
         let (core, now) = (&mut *requests.core, requests.now);
         let memory = &requests.member.server.memory;
@@ -123,7 +125,7 @@ impl Connection {
         while let Some((origin, keyspace, key)) = self.reads.take_deferred(oldest) {
             self.get_again(origin, keyspace, &key, requests);
         }
-        // A failed get may have finished the command.
+        // A failed `get_again` may have finished the oldest command.
         if self.unanswered.first() == oldest
             && let Need::Grant { bytes, at_once } = self.reads.need(oldest, self.unanswered.in_flight(oldest))
         {
@@ -158,7 +160,8 @@ impl Connection {
         }
     }
 
-    /// Gets a value again that another command has taken, of a get that both shared.
+    /// Reads a key again for a command that shared its get with another command: the other one took
+    /// the value.
     fn get_again(&mut self, origin: Origin, keyspace: KeyspaceId, key: &[u8], requests: &mut Requests<'_>) {
         let wants_value = self.unanswered.wants_values(origin.command);
         let request = if wants_value { Request::Get { key } } else { Request::Length { key } };

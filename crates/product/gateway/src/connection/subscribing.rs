@@ -13,12 +13,12 @@ use nicekv_redis::resp::{ReplyBuffer, ReplyWriter};
 use nicekv_redis::subscription::{SubscriptionChange, SubscriptionRequest};
 
 impl Connection {
-    /// How the hub finds it.
+    /// The connection's identity for the hub.
     fn place(&self, slot: usize) -> Place {
         Place { slot, connection: self.session.id }
     }
 
-    /// Carries out a SUBSCRIBE or UNSUBSCRIBE, as the next command.
+    /// Carries out a SUBSCRIBE or UNSUBSCRIBE, and adds it to the unanswered commands.
     pub(super) fn subscribe(
         &mut self,
         slot: usize,
@@ -69,7 +69,7 @@ impl Connection {
         channels + patterns
     }
 
-    /// Tells the hub of the subscriptions that RESET has given up.
+    /// Removes from the hub the subscriptions that RESET has ended.
     pub(super) fn unsubscribe_after_reset(&mut self, slot: usize, requests: &mut Requests<'_>) {
         let place = self.place(slot);
         for name in std::mem::take(&mut self.session.subscriptions.left) {
@@ -77,13 +77,13 @@ impl Connection {
         }
     }
 
-    /// All that it is subscribed to, when it is closed.
+    /// All subscriptions of the connection, to be ended when it is closed.
     pub(crate) fn subscriptions(&self) -> impl Iterator<Item = &Topic> {
         self.session.subscriptions.iter().chain(&self.session.subscriptions.left)
     }
 
-    /// The store has confirmed one name of a command, or could not be told. Returns the change if that
-    /// was the last name.
+    /// The store has confirmed one name of a SUBSCRIBE or UNSUBSCRIBE, or the request failed.
+    /// Returns the change of subscriptions if that was the command's last name.
     pub(crate) fn confirm(
         &mut self,
         command: u64,
@@ -101,7 +101,8 @@ impl Connection {
         Some(change)
     }
 
-    /// Sends it a message; false if it does not read its messages. `pattern`: by which it is subscribed.
+    /// Sends a message to this connection; false if the peer does not read its messages. `pattern`:
+    /// the pattern of the subscription that it matches, if any.
     pub(crate) fn deliver(&mut self, message: &Message, pattern: Option<&[u8]>) -> bool {
         if self.failed || self.closing {
             return true;

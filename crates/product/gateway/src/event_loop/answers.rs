@@ -1,4 +1,5 @@
-//! Answers of the store on their way to connections, and memory for the large values among them.
+//! Delivers answers of the store to connections, and manages memory for the large values among
+//! them.
 
 use super::{Gateway, enqueue};
 use crate::connection::{Connection, too_slow};
@@ -14,7 +15,7 @@ use nicekv_redis::resp::BufferGrant;
 use slab::Slab;
 use std::sync::Arc;
 
-/// Where answers go.
+/// The parts of the gateway that an answer changes.
 struct Receivers<'a> {
     origins: &'a mut Origins,
     connections: &'a mut Slab<Connection>,
@@ -38,7 +39,7 @@ impl Receivers<'_> {
 }
 
 impl Gateway {
-    /// Hands the next answer to its commands; false if there is none.
+    /// Delivers the next answer to the commands that share it; false if there is none.
     pub(super) fn deliver_one(&mut self, now: Now) -> bool {
         let Some(completion) = self.core.poll_event() else { return false };
         if self.hub.take(now, &completion) {
@@ -68,7 +69,7 @@ impl Gateway {
         true
     }
 
-    /// Lets connections request memory for their reads, and gives them what was granted.
+    /// Lets connections request memory for their reads, and delivers granted memory.
     pub(super) fn grant_memory(&mut self, now: Now) {
         while let Some((ticket, bytes)) = self.core.poll_pending_read() {
             self.on_wanted(ticket, bytes);
@@ -85,7 +86,8 @@ impl Gateway {
         }
     }
 
-    /// A request waits to read this many bytes.
+    /// A get has found a large value of this many bytes, and waits for memory. The first command
+    /// that shares the get reads it; the others are deferred.
     fn on_wanted(&mut self, ticket: Ticket, bytes: usize) {
         let connections = &self.connections;
         let is_alive = |origin: &Origin| {
@@ -107,7 +109,7 @@ impl Gateway {
         }
     }
 
-    /// A connection is closed: gives up its reads and its requests for memory.
+    /// Cancels the reads and the memory requests of a connection that is being closed.
     pub(super) fn forget_large_values(&mut self, connection: &Connection) {
         connection.reads.tickets().for_each(|ticket| self.core.cancel(ticket, None));
         for number in connection.queued_requests() {
@@ -139,7 +141,7 @@ impl Gateway {
     }
 }
 
-/// The connection of an origin, unless it is closed and another one has its place.
+/// The connection of an origin; `None` if it was closed, even if another connection has its slot.
 fn find<'a>(connections: &'a mut Slab<Connection>, origin: &Origin) -> Option<&'a mut Connection> {
     connections.get_mut(origin.slot).filter(|connection| connection.session.id == origin.connection)
 }

@@ -6,7 +6,8 @@ use nicekv_proto::Now;
 use nicekv_runtime::{now, release_free_memory};
 
 impl Gateway {
-    /// Closes the largest connections while the memory limit is exceeded.
+    /// While the memory limit is exceeded and this thread holds the most, closes its largest
+    /// connection.
     pub(super) fn enforce_memory_limit(&mut self) {
         while let Some(slot) = self.memory.largest(&self.connections) {
             let refusal = self.memory.refusal(&self.connections[slot]);
@@ -20,7 +21,7 @@ impl Gateway {
         self.close_as(slot, Handshake::Failed);
     }
 
-    /// `handshake`: how its handshake ended, if it was unfinished.
+    /// Closes a connection. `handshake`: how its TLS handshake ended, if it was unfinished.
     pub(super) fn close_as(&mut self, slot: usize, handshake: Handshake) {
         // Dropping the socket removes it from the epoll set.
         let mut connection = self.connections.remove(slot);

@@ -8,7 +8,7 @@ use nicekv_proto::Now;
 use slab::Slab;
 
 impl Gateway {
-    /// A connection begins with a handshake.
+    /// Registers a new connection that begins with a TLS handshake.
     pub(super) fn begin_handshake(&mut self, slot: usize, id: u64, now: Now) {
         self.handshakes.begin(slot, id, now.boot_ns);
         self.report_handshakes();
@@ -33,14 +33,15 @@ impl Gateway {
         }
     }
 
-    /// Whether the connection's handshake has to wait for the next turn.
+    /// Whether the connection's handshake has to continue in a later turn, because this one has no
+    /// steps left.
     pub(super) fn must_delay_handshake(&mut self, slot: usize) -> bool {
         let Some(connection) = self.connections.get(slot) else { return false };
         let takes_step = connection.stream.is_handshaking() && connection.wants_read();
         takes_step && !self.handshakes.take_step()
     }
 
-    /// A connection whose handshake was unfinished has been read from.
+    /// Called after a read from a connection whose handshake was unfinished.
     pub(super) fn after_handshake_step(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.stream.is_handshaking() {

@@ -1,10 +1,10 @@
-//! CLIENT KILL, and the monitors of this thread.
+//! CLIENT KILL, and MONITOR connections of this thread.
 
 use super::{Gateway, enqueue};
 use crate::connection::Connection;
 
 impl Gateway {
-    /// Closes connections that CLIENT KILL has named.
+    /// Closes this thread's connections that CLIENT KILL has selected.
     pub(super) fn close_killed(&mut self) {
         for id in self.member.own().take_to_close() {
             let found = self.connections.iter().find(|(_, connection)| connection.session.id == id);
@@ -14,7 +14,8 @@ impl Gateway {
         }
     }
 
-    /// Sends commands to the monitors of this thread. A monitor that does not read them is closed.
+    /// Sends commands to the MONITOR connections of this thread. One that does not read them is
+    /// closed.
     pub(super) fn show_commands(&mut self) {
         if !self.member.own().monitors.any() {
             return;
@@ -37,7 +38,7 @@ impl Gateway {
         }
     }
 
-    /// A connection is closed.
+    /// Removes a closed connection from CLIENT LIST and MONITOR.
     pub(super) fn forget_client(&mut self, connection: &Connection) {
         self.member.server.clients.remove(connection.session.id);
         if connection.session.is_monitor {

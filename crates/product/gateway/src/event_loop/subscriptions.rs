@@ -28,7 +28,7 @@ impl Gateway {
         }
     }
 
-    /// Confirms subscriptions that the store knows of, and tells it of others.
+    /// Confirms subscriptions that the store has acknowledged, and announces changes to the store.
     pub(super) fn follow_subscriptions(&mut self, now: Now) {
         while let Some((over, result)) = self.hub.poll() {
             for (place, command) in over {
@@ -50,7 +50,7 @@ impl Gateway {
         self.hub.submit(now, &mut self.core, self.timeout);
     }
 
-    /// A connection is closed: gives up its subscriptions.
+    /// Ends the subscriptions of a closed connection.
     pub(super) fn forget_subscriptions(&mut self, slot: usize, connection: &Connection) {
         let place = Place { slot, connection: connection.session.id };
         for name in connection.subscriptions() {

@@ -1,14 +1,14 @@
-//! Writing replies: those of a turn together, with one write for each connection.
+//! Writing replies: all replies of a turn to one connection share a write.
 
 use super::{Gateway, enqueue};
 use nicekv_proto::{Duration, Now};
 
-/// How long replies wait for others of the same pipeline: nodes that were asked together answer within
-/// this time.
+/// How long replies wait for others of the same pipeline. Nodes whose requests left together mostly
+/// answer within this time.
 const DELAY_MAX: Duration = Duration::from_micros(200);
 
 impl Gateway {
-    /// Writes the replies of this turn, and delayed ones whose time has come.
+    /// Writes the replies of this turn, and delayed replies that are due.
     pub(super) fn write_all(&mut self, now: Now) {
         if !self.delayed.is_empty() && self.delayed_until_ns <= now.boot_ns {
             let mut delayed = std::mem::take(&mut self.delayed);
@@ -28,7 +28,7 @@ impl Gateway {
         self.turn.clear();
     }
 
-    /// Delays the connection's replies, if they may wait.
+    /// Delays the connection's replies if they may wait; returns whether it did.
     fn delay(&mut self, slot: usize, now: Now) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         if !connection.may_delay() {

@@ -1,23 +1,24 @@
-//! The queue for memory of large values: the state of [`MemoryGovernor`](super::MemoryGovernor),
-//! without clock and threads.
+//! Admission to the memory for large values: the state of
+//! [`MemoryGovernor`](super::MemoryGovernor), without clock and threads.
 //!
 //! ```text
 //!   request ──▶ granted, if it fits and nobody waits          bytes_max ├── plain ──────────┬── dependent ──┤
 //!        └────▶ queued ── others return memory ──▶ granted              │ at most a half    │ at most a half │
 //! ```
 //!
-//! Grants are of two kinds. A *plain* grant ends by itself: replicas take the value, or the peer does
-//! its part (`peer_progress` sees to that). A *dependent* grant may end only after its holder was
-//! granted more: a reply behind others of its connection, the beginning of an argument. If dependent
-//! grants held all memory, nobody could continue. So they have at most a half; nobody queues for one;
-//! and no single grant is larger than the other half, so the first in the queue finds room eventually.
+//! Grants are of two kinds. A *plain* grant ends without further memory: replicas take the value,
+//! or the peer sends or reads the rest (`peer_progress` makes sure of that). A *dependent* grant
+//! may end only after its holder gets another grant: a reply behind others of its connection, or
+//! the beginning of an argument. If dependent grants held all memory, nobody could continue. So
+//! they get at most half of it; requests for them are never queued; and no single grant is larger
+//! than the other half. Hence the first request in the queue finds room eventually.
 
 use std::collections::VecDeque;
 
 /// Where a request is queued if there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// For the rest of an argument that was interrupted.
+    /// Before all others: for the rest of an argument that was interrupted.
     Front,
     Back,
 }
@@ -26,9 +27,9 @@ pub(crate) enum Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Granted,
-    /// Queued under this number.
+    /// The number identifies the queued request.
     Queued(u64),
-    /// More than any grant may be.
+    /// It exceeds the largest possible grant.
     TooLarge,
 }
 
@@ -39,23 +40,23 @@ struct Queued {
     bytes: usize,
 }
 
-/// A queued request that was granted.
+/// A queued request that has been granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(crate) number: u64,
     pub(crate) bytes: usize,
 }
 
-/// See the module. At most two requests of a connection are queued: for its next argument, and for its
-/// next reply.
+/// The queue and the grants. A connection has at most two queued requests: one for its next
+/// argument, one for its next reply.
 #[derive(Debug, Default)]
 pub(super) struct AdmissionQueue {
     bytes_max: usize,
     held: usize,
-    /// Part of `held` that is in dependent grants.
+    /// The part of `held` that belongs to dependent grants.
     dependent: usize,
     queue: VecDeque<Queued>,
-    /// By thread, requests that were granted and not taken yet.
+    /// For each thread: requests that were granted, but not taken yet.
     granted: Vec<Vec<Granted>>,
     last_number: u64,
 }
@@ -74,7 +75,7 @@ impl AdmissionQueue {
         self.queue.len()
     }
 
-    /// The largest grant.
+    /// The size of the largest possible grant.
     pub(super) fn grant_max(&self) -> usize {
         self.bytes_max - self.dependent_max()
     }
@@ -87,7 +88,7 @@ impl AdmissionQueue {
         self.held + bytes <= self.bytes_max
     }
 
-    /// Requests a plain grant.
+    /// Requests a plain grant; queues the request if there is no room.
     pub(super) fn request(&mut self, bytes: usize, position: Position, thread: usize) -> Outcome {
         if bytes > self.grant_max() {
             return Outcome::TooLarge;
@@ -105,35 +106,35 @@ impl AdmissionQueue {
         Outcome::Queued(self.last_number)
     }
 
-    /// Requests a plain grant without waiting; whether it is granted.
+    /// Requests a plain grant without queueing. Returns whether it was granted.
     pub(super) fn try_grant(&mut self, bytes: usize) -> bool {
         let is_granted = bytes <= self.grant_max() && self.fits(bytes) && self.queue.is_empty();
         self.held += if is_granted { bytes } else { 0 };
         is_granted
     }
 
-    /// Requests a dependent grant without waiting; whether it is granted.
+    /// Requests a dependent grant without queueing. Returns whether it was granted.
     pub(super) fn try_grant_dependent(&mut self, bytes: usize) -> bool {
         let is_granted = self.queue.is_empty() && self.fits(bytes) && self.make_dependent(bytes);
         self.held += if is_granted { bytes } else { 0 };
         is_granted
     }
 
-    /// Makes bytes of a plain grant dependent, if there is room for more of these.
+    /// Turns bytes of a plain grant into dependent ones, if the limit of these allows.
     pub(super) fn make_dependent(&mut self, bytes: usize) -> bool {
         let has_room = self.dependent + bytes <= self.dependent_max();
         self.dependent += if has_room { bytes } else { 0 };
         has_room
     }
 
-    /// Returns bytes, some of which were dependent.
+    /// Returns granted bytes, of which `dependent` were dependent.
     pub(super) fn release(&mut self, bytes: usize, dependent: usize) {
         self.held = self.held.checked_sub(bytes).expect("they were granted");
         self.dependent = self.dependent.checked_sub(dependent).expect("they were made dependent");
         self.admit();
     }
 
-    /// Cancels a queued request, which may just have been granted.
+    /// Cancels a queued request, which may have been granted in the meantime.
     pub(super) fn cancel(&mut self, number: u64) {
         self.queue.retain(|queued| queued.number != number);
         for granted in &mut self.granted {
@@ -152,12 +153,12 @@ impl AdmissionQueue {
         }
     }
 
-    /// Threads with granted requests that they have not taken.
+    /// Threads that have granted requests to take.
     pub(super) fn granted_to(&self) -> impl Iterator<Item = usize> {
         (0..self.granted.len()).filter(|thread| !self.granted[*thread].is_empty())
     }
 
-    /// Takes the requests of a thread that were granted.
+    /// Takes the granted requests of a thread.
     pub(super) fn take_granted(&mut self, thread: usize) -> Vec<Granted> {
         std::mem::take(&mut self.granted[thread])
     }
@@ -179,10 +180,18 @@ mod tests {
         assert!(!queue.try_grant(0) && !queue.try_grant_dependent(0), "no request overtakes");
         queue.release(10, 0);
         assert_eq!((queue.held(), queue.waiting()), (90, 2), "1 would fit, 50 would not");
-        assert_eq!(queue.request(10, Position::Front, 1), Outcome::Granted, "an interrupted argument does");
+        assert_eq!(
+            queue.request(10, Position::Front, 1),
+            Outcome::Granted,
+            "the rest of an interrupted argument does"
+        );
         assert_eq!(queue.request(10, Position::Front, 1), Queued(3));
         queue.release(55, 0);
-        assert_eq!(queue.granted_to().collect::<Vec<_>>(), [1], "50 waits again behind 10");
+        assert_eq!(
+            queue.granted_to().collect::<Vec<_>>(),
+            [1],
+            "the request for 50 waits behind the one for 10"
+        );
         queue.release(20, 0);
         assert_eq!(queue.granted_to().collect::<Vec<_>>(), [0, 1]);
         assert_eq!(queue.take_granted(0), [Granted { number: 1, bytes: 50 }]);
@@ -194,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancels_lets_others_go_on_granted_or_not() {
+    fn a_cancelled_request_makes_room_whether_granted_or_not() {
         let mut queue = AdmissionQueue::new(100, 1);
         assert!(queue.try_grant(50) && queue.try_grant(50) && !queue.try_grant(1));
         assert_eq!(
@@ -206,10 +215,14 @@ mod tests {
         queue.release(60, 0);
         assert_eq!((queue.held(), queue.waiting()), (80, 1), "40 was granted");
         queue.cancel(2);
-        assert_eq!((queue.held(), queue.waiting()), (70, 0), "and returned, so that 30 is");
+        assert_eq!(
+            (queue.held(), queue.waiting()),
+            (70, 0),
+            "its memory is returned, so the request for 30 is granted"
+        );
         assert_eq!(queue.take_granted(0), [Granted { number: 3, bytes: 30 }]);
         queue.cancel(3);
-        assert_eq!(queue.held(), 70, "what was taken belongs to its holder");
+        assert_eq!(queue.held(), 70, "a grant that was taken stays with its holder");
     }
 
     #[test]
@@ -226,7 +239,7 @@ mod tests {
     }
 
     proptest! {
-        /// All queued requests are granted even if only plain grants ever end.
+        /// All queued requests are granted eventually, even if only plain grants are ever returned.
         #[test]
         fn every_queued_request_is_granted_eventually(bytes_max in 2usize..200, asks in prop::collection::vec((0usize..200, any::<u8>()), 1..60)) {
             let mut queue = AdmissionQueue::new(bytes_max, 1);

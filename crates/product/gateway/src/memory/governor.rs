@@ -1,15 +1,16 @@
-//! The memory governor of a gateway: how much its connections hold, and who may hold large values.
+//! The memory governor of a gateway: it counts what connections hold, and grants memory for large
+//! values.
 //!
 //! ```text
 //!   SET key <64 MiB>   header ──────▶ grant ─▶ argument is read ─▶ client ─▶ replicas have it ─▶ freed
 //!   GET key            reference ───▶ grant ─▶ chunks are read ──▶ reply ──▶ the peer has it ──▶ freed
 //! ```
 //!
-//! Large values are held only with a [`Grant`], which is returned when it is dropped. The bytes are
-//! kept together with their grant, so neither can outlive the other.
+//! A large value is held only with a [`Grant`], which is returned when it is dropped. The bytes and
+//! their grant are kept together, so neither can outlive the other.
 //!
-//! All threads share one queue. Its lock is held for a few lines, and taken only for arguments and
-//! values of more than 4 KiB.
+//! All threads share one queue. Its lock is held for a few instructions, and taken only for
+//! arguments and values of more than 4 KiB.
 
 use super::admission::{AdmissionQueue, Granted, Outcome, Position};
 use nicekv_redis::resp::BufferGrant;
@@ -17,16 +18,15 @@ use nicekv_runtime::Waker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryGovernor {
-    /// Most bytes of commands and replies, without large values.
+    /// Maximum bytes of commands and replies, without large values.
     short_bytes_max: usize,
-    /// Bytes that the connections of each thread hold. Each thread writes its own.
+    /// Bytes held by the connections of each thread. Only that thread writes its entry.
     short_bytes: Vec<AtomicUsize>,
     queue: Mutex<AdmissionQueue>,
     wakers: Vec<Waker>,
-    /// Copies of what the queue says, for readers.
+    /// Copies of the queue's state, which can be read without its lock.
     large_bytes: AtomicUsize,
     queued: AtomicUsize,
     large_bytes_max: usize,
@@ -37,13 +37,14 @@ pub(crate) struct MemoryGovernor {
 #[derive(Debug)]
 pub(crate) enum Admission {
     Granted(Grant),
-    /// Queued under this number.
+    /// The number identifies the queued request.
     Queued(u64),
     TooLarge,
 }
 
 impl MemoryGovernor {
-    /// For threads that `wakers` wake. `large_bytes_max`: most bytes of large values.
+    /// `wakers`: wake the threads, in their order. `large_bytes_max`: maximum bytes of large
+    /// values.
     pub(crate) fn new(short_bytes_max: usize, large_bytes_max: usize, wakers: Vec<Waker>) -> Self {
         let queue = AdmissionQueue::new(large_bytes_max, wakers.len());
         Self {
@@ -66,7 +67,7 @@ impl MemoryGovernor {
         self.short_bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// By the thread itself.
+    /// Called by the thread itself.
     pub(crate) fn set_short_bytes(&self, thread: usize, bytes: usize) {
         self.short_bytes[thread].store(bytes, Ordering::Relaxed);
     }
@@ -82,7 +83,7 @@ impl MemoryGovernor {
         self.large_bytes_max
     }
 
-    /// Most bytes of large values of one command or reply.
+    /// Maximum bytes of large values of one command or reply.
     pub(crate) fn grant_max(&self) -> usize {
         self.grant_max
     }
@@ -98,7 +99,7 @@ impl MemoryGovernor {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut AdmissionQueue) -> T) -> T {
-        // No panic can leave the queue inconsistent.
+        // No operation on the queue panics halfway, so a poisoned lock is safe to use.
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let result = act(&mut queue);
         self.large_bytes.store(queue.held(), Ordering::Relaxed);
@@ -111,7 +112,8 @@ impl MemoryGovernor {
         Grant { governor: self.clone(), bytes, dependent }
     }
 
-    /// Requests a plain grant (see `admission`). `thread` is woken when a queued request is granted.
+    /// Requests a plain grant (see `admission`). If the request is queued, `thread` is woken when
+    /// it is granted.
     pub(crate) fn request(self: &Arc<Self>, bytes: usize, position: Position, thread: usize) -> Admission {
         match self.with(|queue| queue.request(bytes, position, thread)) {
             Outcome::Granted => Admission::Granted(self.grant(bytes, 0)),
@@ -120,12 +122,12 @@ impl MemoryGovernor {
         }
     }
 
-    /// A plain grant, if there is room now.
+    /// A plain grant, if there is room now; nothing is queued.
     pub(crate) fn try_grant(self: &Arc<Self>, bytes: usize) -> Option<Grant> {
         self.with(|queue| queue.try_grant(bytes)).then(|| self.grant(bytes, 0))
     }
 
-    /// A dependent grant, if there is room now.
+    /// A dependent grant, if there is room now; nothing is queued.
     pub(crate) fn try_grant_dependent(self: &Arc<Self>, bytes: usize) -> Option<Grant> {
         self.with(|queue| queue.try_grant_dependent(bytes)).then(|| self.grant(bytes, bytes))
     }
@@ -135,19 +137,19 @@ impl MemoryGovernor {
         self.with(|queue| queue.cancel(number));
     }
 
-    /// Queued requests of this thread that were granted, by their numbers.
+    /// Takes the grants of this thread's queued requests, with the requests' numbers.
     pub(crate) fn take_granted(self: &Arc<Self>, thread: usize) -> Vec<(u64, Grant)> {
         let granted = self.with(|queue| queue.take_granted(thread));
         granted.into_iter().map(|Granted { number, bytes }| (number, self.grant(bytes, 0))).collect()
     }
 }
 
-/// Bytes that may be held.
+/// Permission to hold this many bytes of large values.
 #[derive(Debug)]
 pub(crate) struct Grant {
     governor: Arc<MemoryGovernor>,
     bytes: usize,
-    /// Part of `bytes` that is dependent.
+    /// The part of `bytes` that is dependent.
     dependent: usize,
 }
 
@@ -191,11 +193,12 @@ impl Drop for Grant {
     }
 }
 
-/// A large value with the grant that covers it. The bytes are freed first.
+/// A large value with the grant that covers it. When it is dropped, the bytes are freed before the
+/// grant is returned.
 #[derive(Debug)]
 pub(crate) struct GrantedValue {
     bytes: Vec<u8>,
-    /// Returned with the bytes.
+    /// Returned when the bytes are freed.
     _grant: Grant,
 }
 

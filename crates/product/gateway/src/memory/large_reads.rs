@@ -1,4 +1,4 @@
-//! The large values that a connection's commands will read.
+//! The large values that a connection's commands are about to read.
 //!
 //! ```text
 //!              dependent grant at once                                 answered
@@ -7,11 +7,11 @@
 //!   Deferred ── its command is the oldest ─▶ get again ─▶ Waiting …
 //! ```
 //!
-//! Replies leave in the order of the commands, so a value read for a later command is held until the
-//! values of earlier ones have left. Therefore only the oldest command may queue for a plain grant, and
-//! only when the peer has read what is before it; all values of a command with several are granted
-//! together. A get that several commands share is read for one of them: the others get the key again,
-//! each when it is the oldest.
+//! Replies leave in the order of the commands, so a value read for a later command is held until
+//! the values of earlier ones have left. Therefore only the oldest command may queue for a plain
+//! grant, and only when the peer has read all earlier replies. If it reads several values, one
+//! grant covers them all. If several commands share a get, the value is read for one of them; each
+//! of the others gets the key again when it is the oldest.
 
 use super::governor::Grant;
 use crate::requests::Origin;
@@ -21,7 +21,7 @@ use nicekv_redis::resp::BufferGrant;
 
 #[derive(Debug)]
 enum Stage {
-    /// Its length is known. `is_tried`: there was no dependent grant for it.
+    /// The length of the value is known. `is_tried`: a dependent grant was tried and refused.
     Waiting {
         ticket: Ticket,
         bytes: usize,
@@ -43,13 +43,13 @@ struct LargeRead {
     stage: Stage,
 }
 
-/// See the module. At most one for each request of an unanswered command.
+/// The large reads: at most one for each request of an unanswered command.
 #[derive(Debug, Default)]
 pub(crate) struct LargeReads {
     reads: Vec<LargeRead>,
-    /// Number of the queued request for memory.
+    /// Number of the connection's queued memory request for reads.
     pub(crate) queued: Option<u64>,
-    /// The command that last requested a plain grant.
+    /// The command for which a plain grant was requested last.
     requested_for: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct LargeReads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Nothing,
-    /// A grant. `at_once`: without queueing, because it holds another grant already.
+    /// Memory. `at_once`: it must not queue, because the command already holds a grant.
     Grant {
         bytes: usize,
         at_once: bool,
@@ -69,12 +69,13 @@ impl LargeReads {
         self.reads.is_empty()
     }
 
-    /// Bytes it occupies.
+    /// Bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         self.reads.capacity() * size_of::<LargeRead>()
     }
 
-    /// A request waits to read this many bytes: for the first time, or because its value has grown.
+    /// A request waits to read a value of this many bytes, for the first time or because the value
+    /// has grown.
     pub(crate) fn add(&mut self, origin: Origin, ticket: Ticket, bytes: usize) {
         self.take(ticket);
         self.reads.push(LargeRead { origin, stage: Stage::Waiting { ticket, bytes, is_tried: false } });
@@ -84,7 +85,7 @@ impl LargeReads {
         self.reads.push(LargeRead { origin, stage: Stage::Deferred { keyspace, key } });
     }
 
-    /// A request has ended; takes its grant.
+    /// A request has ended: removes it and returns its grant, if any.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Grant> {
         let at = self.reads.iter().position(|read| read.ticket() == Some(ticket))?;
         match self.reads.remove(at).stage {
@@ -93,7 +94,8 @@ impl LargeReads {
         }
     }
 
-    /// Tries a dependent grant for reads that have not tried it, except for those of command `oldest`.
+    /// Tries to get dependent grants for reads that have not tried yet. `oldest`: a command whose
+    /// reads are left out.
     pub(crate) fn try_dependent(
         &mut self,
         oldest: Option<u64>,
@@ -111,7 +113,7 @@ impl LargeReads {
         }
     }
 
-    /// Takes a deferred read of the oldest command.
+    /// Removes and returns a deferred read of the oldest command.
     pub(crate) fn take_deferred(&mut self, oldest: u64) -> Option<(Origin, KeyspaceId, Vec<u8>)> {
         let is_it =
             |read: &LargeRead| read.origin.command == oldest && matches!(read.stage, Stage::Deferred { .. });
@@ -120,7 +122,8 @@ impl LargeReads {
         Some((origin, keyspace, key))
     }
 
-    /// What the oldest command needs, which has this many requests in flight.
+    /// What the oldest command needs. `in_flight`: its requests that may yet turn out to read large
+    /// values; memory is requested once all of them are known.
     pub(crate) fn need(&self, oldest: u64, in_flight: usize) -> Need {
         let mut waiting = self.waiting_reads(oldest).peekable();
         if self.queued.is_some() || waiting.peek().is_none() {
@@ -133,7 +136,7 @@ impl LargeReads {
         Need::Grant { bytes, at_once: self.requested_for == Some(oldest) }
     }
 
-    /// A command with several requests has requested a plain grant.
+    /// Remembers that a plain grant was requested for this command, which reads several values.
     pub(crate) fn note_requested(&mut self, command: u64) {
         self.requested_for = Some(command);
     }
@@ -145,13 +148,13 @@ impl LargeReads {
         })
     }
 
-    /// Requests of the oldest command that wait.
+    /// Requests of the oldest command that wait for memory.
     pub(crate) fn waiting(&self, oldest: u64) -> impl Iterator<Item = Ticket> {
         self.waiting_reads(oldest).map(|(ticket, _)| ticket)
     }
 
-    /// Divides a grant among the waiting requests of the oldest command, and calls `allow` for those that
-    /// are covered.
+    /// Divides a grant among the waiting requests of the oldest command, and calls `allow` for each
+    /// that it covers.
     pub(crate) fn allow(&mut self, oldest: u64, mut grant: Grant, mut allow: impl FnMut(Ticket, usize)) {
         for LargeRead { origin, stage } in &mut self.reads {
             let Stage::Waiting { ticket, bytes, .. } = *stage else { continue };
@@ -162,7 +165,7 @@ impl LargeReads {
         }
     }
 
-    /// All requests.
+    /// Tickets of all requests that are waiting or granted.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = Ticket> {
         self.reads.iter().filter_map(LargeRead::ticket)
     }

@@ -1,4 +1,4 @@
-//! Which command reads when.
+//! Tests: which command may read its large value when.
 
 use super::*;
 use crate::memory::MemoryGovernor;
@@ -11,7 +11,7 @@ fn origin(command: u64, part: usize) -> Origin {
     Origin { slot: 0, connection: 1, command, part, called: 0, since_ns: 0 }
 }
 
-/// Tickets of a client.
+/// Tickets as a client issues them.
 fn tickets<const N: usize>() -> [Ticket; N] {
     let mut core = ClientCore::new(Config::new(ClientId(1 << 32), Vrings::on_loopback(7400)));
     let now = Now { boot_ns: 1, unix_ms: 1 };
@@ -38,9 +38,9 @@ fn the_oldest_command_waits_and_later_ones_try_once() {
             governor.try_grant_dependent(bytes)
         });
     }
-    assert_eq!(tried, [(second, 60), (third, 60), (first, 60)], "there is room for one");
+    assert_eq!(tried, [(second, 60), (third, 60), (first, 60)], "memory suffices for one of them");
     assert_eq!(reads.need(4, 1), Need::Grant { bytes: 60, at_once: false });
-    assert_eq!(reads.need(5, 1), Need::Nothing, "it may read");
+    assert_eq!(reads.need(5, 1), Need::Nothing, "its read is granted");
     let mut allowed = Vec::new();
     reads.allow(4, governor.try_grant(60).unwrap(), |ticket, bytes| allowed.push((ticket, bytes)));
     assert_eq!((allowed, reads.need(4, 1)), (vec![(first, 60)], Need::Nothing));
@@ -77,7 +77,7 @@ fn a_value_that_has_grown_requests_memory_again() {
     let governor = governor();
     let mut reads = LargeReads::default();
     reads.add(origin(4, 0), ticket, 30);
-    reads.allow(4, governor.try_grant(29).unwrap(), |_, _| panic!("that is not enough"));
+    reads.allow(4, governor.try_grant(29).unwrap(), |_, _| panic!("29 bytes are not enough"));
     reads.allow(4, governor.try_grant(40).unwrap(), |_, _| ());
     assert_eq!((governor.large_bytes(), reads.waiting(4).count()), (30, 0));
     reads.add(origin(4, 0), ticket, 50);

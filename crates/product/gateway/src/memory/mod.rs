@@ -1,9 +1,10 @@
 //! The memory of connections, within limits for all of them together.
 //!
-//! Short commands and replies are taken first and counted: if there are too many, the connection that
-//! holds the most is closed (`thread_memory`). Large arguments and values are granted first: whoever
-//! finds no room waits, and is not read from meanwhile (`governor`, `admission`). While somebody waits,
-//! peers that neither send nor read what they have room for are closed (`peer_progress`).
+//! Short commands and replies are first accepted, then counted: if there are too many, the
+//! connection that holds the most is closed (`thread_memory`). Large arguments and values need a
+//! grant first: a connection that gets none waits, and is not read in the meantime (`governor`,
+//! `admission`). While a connection waits, peers that hold a grant and neither send nor read are
+//! closed (`peer_progress`).
 
 mod admission;
 mod governor;

@@ -1,19 +1,20 @@
-//! How long a peer may hold memory that others wait for.
+//! How long a slow peer may hold memory that others wait for.
 //!
-//! A peer that has a grant and neither sends nor reads keeps others waiting. While a request is queued,
-//! such a peer uses up a time budget as long as it is its turn, and earns it back by bytes. So a peer
-//! that is silent for five seconds is too slow, and one that trickles is after a while.
+//! A peer that has a grant and neither sends nor reads keeps others waiting. While a request is
+//! queued, such a peer uses up a time budget whenever the gateway waits for it, and earns time back
+//! for each byte. So a silent peer is too slow after five seconds, and one that trickles bytes is
+//! later.
 
 use nicekv_proto::Duration;
 
 /// The time budget of a peer.
 const BUDGET: Duration = Duration::from_secs(5);
-/// Rate at which the budget stays constant.
+/// A peer that moves this many bytes a second keeps its budget constant.
 const BYTES_PER_SECOND: u64 = 256 << 10;
 /// How often peers are checked while requests are queued.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Checks in a row without a byte, after which an argument returns the part of its grant that is not
-/// filled.
+/// If more checks than this in a row find no byte moved, the unfilled part of an argument's grant
+/// is returned.
 const QUIET_CHECKS: u32 = 1;
 
 const _: () = assert!(BUDGET.as_nanos() < u64::MAX as u128 && CHECK_INTERVAL.as_nanos() < u64::MAX as u128);
@@ -31,15 +32,15 @@ pub(crate) struct PeerProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerCheck {
     Moving,
-    /// No byte has moved for a moment, though it is the peer's turn.
+    /// No byte has moved for a moment, though the gateway waits for the peer.
     Quiet,
     TooSlow,
 }
 
 impl PeerProgress {
-    /// `moved`: bytes so far, in both directions.
+    /// `moved`: bytes sent and received so far. `is_peers_turn`: the gateway waits for the peer.
     pub(crate) fn check(&mut self, now_ns: u64, moved: u64, is_peers_turn: bool) -> PeerCheck {
-        // Time before a request was queued does not count.
+        // Limits the elapsed time: the time before a request was queued does not count.
         let since_ns = now_ns.saturating_sub(self.checked_ns).min(2 * CHECK_INTERVAL.as_nanos() as u64);
         let earned_ns = (moved - self.moved).saturating_mul(1_000_000_000) / BYTES_PER_SECOND;
         let is_quiet = is_peers_turn && moved == self.moved;
@@ -54,7 +55,7 @@ impl PeerProgress {
         }
     }
 
-    /// The peer holds nothing that others wait for.
+    /// The peer no longer holds memory that others wait for: restores its budget.
     pub(crate) fn reset(&mut self) {
         *self = Self { moved: self.moved, ..Self::default() };
     }
@@ -66,7 +67,7 @@ mod tests {
 
     const CHECK_NS: u64 = CHECK_INTERVAL.as_nanos() as u64;
 
-    /// Checks until a peer that sends this many bytes between two checks is too slow.
+    /// Number of checks after which a peer that sends `bytes` bytes between two checks is too slow.
     fn slow_after(bytes: u64) -> Option<u64> {
         let mut peer = PeerProgress::default();
         (0..1_000).find(|check| peer.check((1 + check) * CHECK_NS, check * bytes, true) == PeerCheck::TooSlow)

@@ -1,17 +1,17 @@
 //! The memory of the connections of one thread, within the limit of all threads.
 //!
-//! Each connection has bounds of its own, but thousands of them can each stay a little below: with
-//! commands that they never finish, or replies that they never read. Such memory is freed only when
-//! the peer acts, so waiting for room would let silent peers stop all others. Instead, as in Redis
-//! (`maxmemory-clients`), the connection that holds the most is closed. It gets an error first,
-//! unless a reply is half sent. A connection with small commands that reads its replies is never
-//! closed as long as another one holds more.
+//! Each connection has its own bounds, but thousands of connections can each stay a little below:
+//! with commands that they never finish, or replies that they never read. Such memory is freed only
+//! when the peer acts, so if others waited for it, silent peers could stop everybody. Instead, as
+//! in Redis (`maxmemory-clients`), the connection that holds the most is closed. It gets an error
+//! first, unless a reply is half sent. A connection that sends small commands and reads its replies
+//! is never closed as long as another one holds more.
 //!
 //! Once half of the limit is in use, connections are read in smaller pieces.
 //!
-//! The limit is shared by all threads, and none has a fixed part of it: a thread with a long command
-//! may use what the others leave. Beyond the limit, the thread that holds the most closes its largest
-//! connection. The others wake it, and read nothing until it has.
+//! All threads share the limit, and none has a fixed share: a thread with a long command may use
+//! what the others leave. Beyond the limit, the thread that holds the most closes its largest
+//! connection. The others wake that thread, and read nothing until it has done so.
 
 use crate::connection::Connection;
 use crate::limits::{READ_BYTES, READ_BYTES_SCARCE};
@@ -19,16 +19,15 @@ use crate::shared::Member;
 use nicekv_redis::error::CommandError;
 use slab::Slab;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct ThreadMemory {
     member: Member,
     used: usize,
-    /// Most bytes since the allocator last returned memory to the system.
+    /// Peak memory use, in bytes, since the allocator last returned memory to the system.
     peak: usize,
 }
 
-/// Memory in use has to fall by this much before the allocator returns memory to the system.
+/// Memory use has to fall by this much before the allocator returns memory to the system.
 const RETURNED_BYTES_MIN: usize = 16 << 20;
 
 impl ThreadMemory {
@@ -40,7 +39,7 @@ impl ThreadMemory {
         self.member.server.memory.short_bytes_max()
     }
 
-    /// Counts what a connection occupies now.
+    /// Updates the count of a connection to the memory that it occupies now.
     pub(crate) fn count(&mut self, connection: &mut Connection) {
         let bytes = connection.memory();
         if bytes != connection.counted_bytes {
@@ -50,7 +49,7 @@ impl ThreadMemory {
         self.peak = self.peak.max(self.occupied());
     }
 
-    /// With what is granted to all threads.
+    /// This thread's bytes, plus the large values that all threads may hold.
     fn occupied(&self) -> usize {
         self.used + self.member.server.memory.large_bytes()
     }
@@ -61,7 +60,8 @@ impl ThreadMemory {
         self.member.server.memory.set_short_bytes(self.member.index, bytes);
     }
 
-    /// Whether enough was freed to return memory to the system. True once for each such time.
+    /// Whether enough was freed since the peak to return memory to the system. Resets the peak if
+    /// so.
     pub(crate) fn take_freed(&mut self) -> bool {
         let occupied = self.occupied();
         let much = self.peak.saturating_sub(occupied) >= RETURNED_BYTES_MIN;
@@ -76,7 +76,8 @@ impl ThreadMemory {
         self.set_used(self.used - connection.counted_bytes);
     }
 
-    /// How much to read from a connection at once; `None` while a thread has to close one.
+    /// How much to read from a connection at once; `None` while the limit is exceeded and some
+    /// thread has to close a connection.
     pub(crate) fn read_bytes(&self) -> Option<usize> {
         match self.member.server.memory.short_bytes() {
             used if used > self.limit() => None,

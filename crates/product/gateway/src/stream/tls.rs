@@ -1,5 +1,5 @@
-//! TLS over a non-blocking socket. The session buffers a bounded number of unsent bytes, and one
-//! incomplete record.
+//! TLS over a non-blocking socket. The session buffers a bounded number of unsent bytes and at most
+//! one incomplete record.
 
 use super::received::{Next, Taken};
 use rustls::{ServerConfig, ServerConnection};
@@ -7,11 +7,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// Most bytes that are written and not sent.
+/// Maximum bytes that were written and not sent.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
-/// Reads of the socket in a turn: a peer can send empty records.
+/// Maximum reads of the socket in a turn: a peer can send empty records without end.
 const READS_MAX: usize = 32;
-/// Memory of a session: keys and state, 8 KiB as measured, and a record.
+/// Memory of a session: keys and state (8 KiB as measured), and one record.
 const SESSION_BYTES: usize = 24 << 10;
 
 #[derive(Debug)]
@@ -40,12 +40,13 @@ impl TlsStream {
     }
 
     pub(super) fn memory(&self) -> usize {
-        // Handshake messages may be this long, too.
+        // During a handshake, the messages to send may be as long as the unsent bytes later.
         let has_more = self.has_unsent() || self.is_handshaking();
         size_of::<Self>() + SESSION_BYTES + if has_more { UNSENT_BYTES_MAX } else { 0 }
     }
 
-    /// Also reads handshake messages, which the next [`send`](Self::send) answers.
+    /// Reads decrypted bytes. Also processes handshake messages; the next [`send`](Self::send)
+    /// sends the answers to these.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Taken> {
         let mut bytes = 0;
         for _ in 0..READS_MAX {
@@ -56,7 +57,8 @@ impl TlsStream {
                 break;
             }
             match self.session.read_tls(&mut self.socket) {
-                // The end is reported once everything before it has been taken.
+                // `process_records` reports the end of the stream once all bytes before it are
+                // taken.
                 Ok(_) => self.process_records()?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && bytes > 0 => {
@@ -68,14 +70,15 @@ impl TlsStream {
         Ok(Taken { bytes, next: Next::Soon })
     }
 
-    /// Takes decrypted bytes; whether the peer has ended.
+    /// Copies decrypted bytes to `buffer`. Returns whether the peer has closed its side.
     fn take(&mut self, buffer: &mut [u8], bytes: &mut usize) -> io::Result<bool> {
         while *bytes < buffer.len() {
             match self.session.reader().read(&mut buffer[*bytes..]) {
                 Ok(0) => return Ok(true),
                 Ok(count) => *bytes += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Without a close message. Commands are framed, so a truncated one is never run.
+                // The peer has closed without TLS's close message. Commands are framed, so a
+                // truncated one is never run.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -85,13 +88,13 @@ impl TlsStream {
 
     fn process_records(&mut self) -> io::Result<()> {
         self.session.process_new_packets().map(|_| ()).map_err(|error| {
-            // Sends the peer an alert, if it still reads.
+            // Sends the TLS alert, in case the peer still reads.
             let _ = self.send();
             io::Error::new(ErrorKind::InvalidData, error)
         })
     }
 
-    /// Sends what the socket accepts.
+    /// Sends as much as the socket accepts.
     pub(super) fn send(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.socket) {
@@ -105,7 +108,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Takes bytes only when all earlier ones are sent.
+    /// Accepts bytes only when all earlier ones are sent.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.send()?;
         if self.has_unsent() {
@@ -118,7 +121,7 @@ impl TlsStream {
 
     pub(super) fn end(&mut self) {
         self.session.send_close_notify();
-        // A peer that has disconnected does not need it.
+        // If the peer has disconnected, it does not need the close message.
         let _ = self.send();
     }
 }

@@ -13,7 +13,7 @@ fn words(command: &str) -> Vec<u8> {
     request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Sends all commands at once, and returns the replies.
+/// Sends all commands in one write, and returns the replies.
 fn pipeline(connection: &mut Resp, commands: &[&str]) -> Vec<String> {
     let bytes: Vec<u8> = commands.iter().flat_map(|command| words(command)).collect();
     connection.stream.write_all(&bytes).unwrap();
@@ -29,7 +29,7 @@ const USERS: &str = "user default off\n\
     user alice on >secret ~a:* %R~r:* %W~w:* +@read +@write +@connection -del +config|get\n\
     user idle on nopass\n";
 
-/// A gateway with these users, and their file.
+/// A gateway with these users, and the directory of their ACL file.
 fn gateway_of_users(world: &mut World, text: &str) -> (SocketAddr, tempfile::TempDir) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("users.acl");
@@ -61,12 +61,12 @@ fn unauthenticated_clients_may_only_log_in() {
     assert!(connection.call("HELLO 2 AUTH alice secret").starts_with('*'));
     assert_eq!(connection.call("ACL DRYRUN x get y"), nopermission("alice", "acl|dryrun"));
     assert!(connection.call("CLIENT INFO").contains(" user=alice "));
-    // Also for users without a right to its command.
+    // Users without permission for the command get the same error.
     let unknown = "-ERR unknown subcommand 'nosuch'. Try ACL HELP.\r\n";
     assert_eq!(connection.call("ACL nosuch"), unknown);
     assert_eq!(connection.call("RESET"), "+RESET\r\n");
     assert_eq!(connection.call("GET a:1"), NO_AUTH);
-    // Only short requests are allowed before.
+    // Before a login, only short requests are allowed.
     let mut connection = Resp::connect(address);
     connection.stream.write_all(b"*2\r\n$4\r\nAUTH\r\n$4097\r\n").unwrap();
     assert_eq!(connection.rest(), "-ERR Protocol error: unauthenticated bulk length\r\n");
@@ -107,7 +107,11 @@ fn permissions_are_checked_before_anything_is_done() {
     }
     let mut idle = logged_in(address, "idle whatever");
     assert_eq!(idle.call("PING"), nopermission("idle", "ping"));
-    assert_eq!(idle.call("AUTH alice secret"), "+OK\r\n", "whoever is there may log in as another");
+    assert_eq!(
+        idle.call("AUTH alice secret"),
+        "+OK\r\n",
+        "a logged-in connection may log in as another user"
+    );
 }
 
 #[test]
@@ -160,7 +164,7 @@ fn a_refusal_in_a_pipeline_affects_one_command_and_a_login_those_behind_it() {
         "$1\r\n3\r\n",
     ];
     assert_eq!(pipeline(&mut connection, &commands), expected);
-    // A half-closed connection is answered, too, although it is delayed in between.
+    // A half-closed connection is answered, too, although failed logins delay it in between.
     let mut connection = Resp::connect(address);
     let bytes = ["AUTH admin x", "AUTH admin y", "AUTH admin root", "GET a:1"].map(words).concat();
     connection.stream.write_all(&bytes).unwrap();
@@ -255,9 +259,9 @@ fn acl_load_applies_a_whole_file_or_nothing() {
 
     write(&path, "user default off\nuser admin on >root ~* +@all\nuser alice on >secret ~b:* +get");
     assert_eq!(admin.call("ACL LOAD"), "+OK\r\n");
-    assert_eq!(alice.call("GET a:1"), NO_KEY, "the rules of now, on whichever thread");
+    assert_eq!(alice.call("GET a:1"), NO_KEY, "the new rules apply on every thread");
     assert_eq!(alice.call("GET b:1"), "$-1\r\n");
-    // Connections of removed users, or with removed passwords, are closed, even idle ones.
+    // Connections whose user or password was removed are closed, even idle ones.
     let mut silent = logged_in(address, "alice secret");
     write(&path, "user default off\nuser admin on >root ~* +@all\nuser alice on >other ~* +@all");
     assert_eq!(admin.call("ACL LOAD"), "+OK\r\n");
@@ -293,7 +297,7 @@ fn changed_users_apply_to_all_threads_at_once() {
     assert_eq!(
         other.call("ACL SETUSER x hunter2"),
         "-ERR Error in ACL SETUSER modifier '…': Syntax error\r\n",
-        "a password without its sign"
+        "a password rule without its '>'"
     );
 }
 
@@ -310,10 +314,10 @@ fn a_password_file_is_for_the_default_user() {
     connection.send(&[b"AUTH", b"two words"]);
     assert_eq!(connection.reply(), b"+OK\r\n");
     assert_eq!(connection.call("SET k v"), "+OK\r\n");
-    // Another password, for new connections.
+    // A changed password applies to new connections.
     write(&path, "other");
     assert_eq!(connection.call("ACL LOAD"), "+OK\r\n");
-    assert_eq!(connection.call("GET k"), "$1\r\nv\r\n", "who makes a change stays");
+    assert_eq!(connection.call("GET k"), "$1\r\nv\r\n", "the connection that made the change stays open");
     assert_eq!(Resp::connect(address).call("AUTH other"), "+OK\r\n");
     write(&path, "\n");
     let refused = connection.call("ACL LOAD");

@@ -1,4 +1,4 @@
-//! The requests of one read leave in few datagrams: gets of one partition share one.
+//! The requests of one read leave in few datagrams: gets of one partition share a datagram.
 
 use crate::support;
 
@@ -13,10 +13,11 @@ use support::{Resp, request};
 const PARTITION_BITS: u32 = 2;
 const KEYS: usize = 64;
 
-/// The number of requests in each datagram that these bytes of a connection cause. No answers are sent.
+/// The number of requests in each datagram that the gateway sends when a connection sends these
+/// bytes. Nobody answers the datagrams.
 fn requests_of_each_datagram(bytes: &[u8]) -> Vec<usize> {
     use std::io::Write;
-    // Bound to every address: all vnodes of 127.10/16 and 127.11/16 lead here.
+    // Bound to every address: all vnodes of 127.10/16 and 127.11/16 lead to this socket.
     let network = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let vrings = Vrings::on_loopback(network.local_addr().unwrap().port());
     let keyspace = Keyspace { partition_bits: Some(PARTITION_BITS), ..vrings.into() };
@@ -54,7 +55,7 @@ fn keys() -> Vec<Vec<u8>> {
 fn check(bytes: &[u8]) {
     let counts = requests_of_each_datagram(bytes);
     assert_eq!(counts.iter().sum::<usize>(), KEYS, "each once: {counts:?}");
-    // One for each partition, and one more where they do not fit.
+    // One datagram for each partition, and one more where they do not fit.
     assert!(counts.len() <= 2 << PARTITION_BITS, "{counts:?}");
 }
 

@@ -1,4 +1,4 @@
-//! What transcripts cannot show: order, concurrency, limits, and missing answers.
+//! Tests of what transcripts cannot show: order, concurrency, limits, and missing answers.
 
 use crate::support;
 
@@ -43,18 +43,20 @@ fn commands_on_different_keys_run_concurrently() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
-    // "held" is answered only after "release" was asked for: which therefore must not wait for it.
+    // The store answers "held" only after a request for "release", which therefore must not wait
+    // for it.
     let commands = ["SET held 1", "SET other 2", "GET release", "PING", "GET held", "SET last 3"];
     connection.stream.write_all(&pipeline(&commands)).unwrap();
-    // Its second use waits for the first, and what comes behind it waits, too.
+    // The second use of "held" waits for the first, and its reply delays the replies of later
+    // commands.
     assert_eq!(
         replies(&mut connection, 4),
         ["+OK\r\n", "+OK\r\n", "$-1\r\n", "+PONG\r\n"],
-        "in the order of the commands, whatever the order of the answers"
+        "replies are in the order of the commands, not of the answers"
     );
     let mut second = Resp::connect(address);
     second.call("GET release");
-    // The held get may arrive after that release: release until the answer is there.
+    // The second get of "held" may arrive after that release: release until its answer is there.
     connection.stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
     let mut found = [0; 1];
     while connection.stream.peek(&mut found).is_err() {
@@ -85,7 +87,7 @@ fn replies_are_delayed_briefly_for_later_gets() {
 }
 
 #[test]
-fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
+fn row_33_too_long_and_empty_arguments_are_refused_and_nothing_is_sent() {
     let mut world = World::new();
     let address = world.gateway(|config| config.client.value_bytes_max = 1_024);
     let mut connection = Resp::connect(address);
@@ -106,7 +108,7 @@ fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
         assert_eq!(connection.call(&command), expected, "{command:.20}");
     }
     assert_eq!(world.requests(), [""; 0]);
-    // Far longer ones are dropped while they arrive; the connection goes on.
+    // Much longer values are discarded while they arrive; the connection stays usable.
     let long = vec![b'v'; 70_000_000];
     connection.send(&[b"SET", b"a", &long]);
     assert_eq!(connection.reply(), b"-ERR value of 70000000 bytes exceeds the limit of 1024 bytes\r\n");
@@ -127,12 +129,12 @@ fn row_33_too_long_and_empty_are_refused_by_name_and_nothing_is_sent() {
     assert_eq!(
         connection.call(&format!("APPEND {key} x")),
         "-ERR value would exceed the limit of 67108864 bytes\r\n",
-        "what a store that keeps no more says of it"
+        "the store refuses a value beyond its own limit"
     );
 }
 
 #[test]
-fn row_33_where_no_value_is_large_what_is_too_long_for_a_message_is_refused_by_name_and_nothing_is_sent() {
+fn row_33_without_large_values_a_value_longer_than_a_message_is_refused() {
     let mut world = World::new();
     let address = world.gateway(|config| {
         for keyspace in &mut config.client.keyspaces {
@@ -185,7 +187,7 @@ fn commands_beyond_the_window_wait() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let mut connection = Resp::connect(address);
     assert_eq!(connection.call("EXISTS 0-0 9-5"), ":2\r\n");
-    // A command larger than the window is sent in pieces.
+    // A command with more keys than the window has room for is sent in pieces.
     assert_eq!(connection.call("EXISTS 0-0 1-0 2-0 3-0 4-0 5-0 6-0 7-0 8-0 9-0 9-6"), ":10\r\n");
 }
 
@@ -240,7 +242,7 @@ fn a_half_closed_connection_gets_every_reply() {
     connection.stream.shutdown(std::net::Shutdown::Write).unwrap();
     let sum: u32 = (0..3_000).filter(|number| number % 7 == 2_999 % 7).sum();
     assert_eq!(replies(&mut connection, 3_000).last().unwrap(), &format!(":{sum}\r\n"));
-    assert_eq!(connection.rest(), "", "and then the gateway closes");
+    assert_eq!(connection.rest(), "", "the gateway closes after the last reply");
 }
 
 #[test]

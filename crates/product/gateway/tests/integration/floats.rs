@@ -1,7 +1,8 @@
 //! INCRBYFLOAT replies as redis-server does, to the last digit.
 //!
-//! Values and increments are drawn around everything that the 80-bit format rounds: digits beyond its 64 bits, magnitudes far apart,
-//! the ends of its range, and texts that are almost numbers.
+//! Values and increments are drawn around everything that the 80-bit format rounds: more digits
+//! than its 64 bits hold, magnitudes far apart, the ends of its range, and texts that are almost
+//! numbers.
 
 use crate::support;
 
@@ -12,7 +13,7 @@ use std::io::Write;
 use support::{RedisServer, Resp, World, request};
 
 const CASES: usize = 5_000;
-/// Written before their answers are read; less than the sockets hold.
+/// Commands written before their replies are read; they occupy less than the socket buffers hold.
 const CASES_AT_ONCE: usize = 100;
 
 fn text() -> impl Strategy<Value = String> {
@@ -42,7 +43,8 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Their first reply that differs is reported with the command; a sum that is too long for a value here is none that could.
+/// Reports the first command whose replies differ. A sum that is too long for a value in NICEKV is
+/// not compared.
 #[test]
 fn float_sums_equal_those_of_redis() {
     let Some(redis) = RedisServer::start() else {

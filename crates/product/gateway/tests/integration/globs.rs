@@ -1,6 +1,7 @@
-//! Random patterns match as in a real redis-server: in KEYS, SCAN, PSUBSCRIBE, and users' keys and channels.
+//! Random patterns match as in a real redis-server, in KEYS, SCAN, PSUBSCRIBE, and in the key and
+//! channel rules of users.
 //!
-//! `NICEKV_SEED=n` uses another seed.
+//! `NICEKV_SEED=n` sets the seed.
 
 use crate::support;
 
@@ -8,7 +9,7 @@ use support::{RedisServer, Resp, World, draw};
 
 const PATTERNS: usize = 1_500;
 const NAMES: usize = 60;
-/// Special characters, and letters around the ends of ranges.
+/// Special characters of patterns, and letters next to the ends of ranges.
 const OF_PATTERNS: &[u8] = b"aabbcno-[]^*?\\";
 const OF_NAMES: &[u8] = b"abcmnop-[]^*?\\";
 
@@ -17,7 +18,7 @@ fn word(random: &mut u64, of: &[u8], length_max: usize) -> Vec<u8> {
     (0..length).map(|_| of[draw(random, of.len())]).collect()
 }
 
-/// A pattern that has a class more often than chance would.
+/// A random pattern; it contains a character class more often than chance would make one.
 fn pattern(random: &mut u64) -> Vec<u8> {
     let mut pattern = word(random, OF_PATTERNS, 6);
     if draw(random, 2) == 0 {
@@ -33,7 +34,7 @@ fn call(connection: &mut Resp, words: &[&[u8]]) -> String {
     String::from_utf8_lossy(&connection.reply()).into_owned()
 }
 
-/// The names that a pattern matches, for each command.
+/// The names that a pattern matches, according to each command that takes patterns.
 fn matching(connection: &mut Resp, listener: &mut Resp, pattern: &[u8], names: &[Vec<u8>]) -> Vec<String> {
     let sorted = |reply: String| {
         let mut lines: Vec<_> = reply.lines().map(str::to_owned).collect();
@@ -92,7 +93,8 @@ fn patterns_match_as_in_redis() {
     assert!(some > PATTERNS / 20, "{some} patterns of {PATTERNS} match anything");
 }
 
-/// A former security hole: a range that began with an escaped letter allowed a key that Redis refuses.
+/// Regression test of a security hole: a range that began with an escaped letter allowed a key that
+/// Redis refuses.
 #[test]
 fn an_escaped_letter_does_not_begin_a_range() {
     let mut world = World::new();

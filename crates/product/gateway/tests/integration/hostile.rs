@@ -1,4 +1,4 @@
-//! Malicious peers, and many peers (docs/FAULTS.md row 32).
+//! Tests with malicious peers, and with many peers (docs/FAULTS.md row 32).
 
 use crate::support;
 
@@ -16,7 +16,7 @@ fn row_32_ten_thousand_idle_connections_disturb_nobody() {
     let mut world = World::new();
     let address = world.gateway(|config| config.connections_max = IDLE + 1);
     let mut idle: Vec<_> = (0..IDLE).map(|_| Resp::connect(address)).collect();
-    // All of them are really served, and then go silent, some with half a command.
+    // Every connection is served once, and then sends nothing more, or half a command.
     for (number, connection) in idle.iter_mut().enumerate() {
         assert_eq!(connection.call("PING"), "+PONG\r\n");
         if number % 2 == 0 {
@@ -31,7 +31,7 @@ fn row_32_ten_thousand_idle_connections_disturb_nobody() {
     let mut refused = Resp::connect(address);
     assert_eq!(refused.rest(), "-ERR max number of clients reached\r\n");
     drop(idle);
-    // Their places are free again as soon as the gateway has seen them go.
+    // Their places are free as soon as the gateway has noticed that they closed.
     while busy.call("INFO clients").contains("connected_clients:10001\r\n") {}
     let mut next = Resp::connect(address);
     assert_eq!(next.call("GET counter"), "$4\r\n1000\r\n");
@@ -52,7 +52,7 @@ fn row_32_absurd_lengths_end_the_connection_with_the_reason() {
         let mut connection = Resp::connect(address);
         connection.send(&[b"SET", b"k", b"v"]);
         connection.stream.write_all(bytes.as_bytes()).unwrap();
-        // What came before is answered.
+        // Commands before the error are answered.
         assert_eq!(connection.rest(), format!("+OK\r\n-ERR Protocol error: {expected}\r\n"));
     }
     let mut connection = Resp::connect(address);
@@ -72,7 +72,7 @@ fn row_32_half_a_command_waits_for_its_other_half() {
             (connection, cut)
         })
         .collect();
-    assert_eq!(Resp::connect(address).call("EXISTS key"), ":0\r\n", "nothing is done by halves");
+    assert_eq!(Resp::connect(address).call("EXISTS key"), ":0\r\n", "half a command has no effect");
     for (connection, cut) in &mut connections {
         connection.stream.write_all(&whole[*cut..]).unwrap();
         assert_eq!(connection.reply(), b"+OK\r\n");
@@ -87,7 +87,7 @@ fn row_32_a_peer_that_does_not_read_is_held_back_and_the_others_are_not() {
     let value = [b'v'; 1_000];
     greedy.send(&[b"SET", b"key", &value]);
     assert_eq!(greedy.reply(), b"+OK\r\n");
-    // Sends until nothing is taken any more: far fewer than would be answered with 4 GB.
+    // Sends until the gateway takes no more, which is long before 4 GB.
     greedy.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let echo = request(&[b"ECHO", &value]);
     let chunk = echo.repeat(1_000);
@@ -97,14 +97,14 @@ fn row_32_a_peer_that_does_not_read_is_held_back_and_the_others_are_not() {
             Ok(count) => sent += count,
             Err(error) => break matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
         }
-        assert!(sent < 4_000_000_000, "nothing holds it back");
+        assert!(sent < 4_000_000_000, "the peer was never held back");
     };
     assert!(held_back);
     let mut modest = Resp::connect(address);
     for _ in 0..100 {
         assert_eq!(modest.call("PING"), "+PONG\r\n");
     }
-    // Once it reads, everything is answered.
+    // Once the peer reads, all complete commands are answered.
     greedy.stream.set_write_timeout(None).unwrap();
     let complete = sent / echo.len();
     let reply = [b"$1000\r\n".as_slice(), &value, b"\r\n"].concat();

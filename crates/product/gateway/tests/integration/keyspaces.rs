@@ -13,7 +13,7 @@ const OK: &str = "+OK\r\n";
 const NO_VALUE: &str = "$-1\r\n";
 const OUT_OF_RANGE: &str = "-ERR DB index is out of range: a database is a keyspace, and there are these: 0, 3, 5; `nicekv keyspace create` makes others\r\n";
 
-/// Keyspaces 0, 3 and, by quorum, 5.
+/// A store with keyspaces 0, 3 and 5, which is replicated by quorum.
 fn world() -> (World, SocketAddr) {
     let mut world = World::new();
     let address = world.gateway(|config| {
@@ -41,7 +41,7 @@ fn keyspaces_have_separate_keys() {
     assert_eq!(connection.call("MSET key three second 3"), OK);
     assert_eq!(connection.call("MGET key second"), "*2\r\n$5\r\nthree\r\n$1\r\n3\r\n");
     assert_eq!(db(&mut connection), "db=3");
-    // Others are where they were.
+    // Other connections keep their keyspace.
     assert_eq!(db(&mut other), "db=0");
     assert_eq!(other.call("MGET key second"), "*2\r\n$4\r\nzero\r\n$-1\r\n");
     assert_eq!(connection.call("SELECT 0"), OK);
@@ -97,7 +97,7 @@ fn a_quorum_keyspace_refuses_commands_that_need_a_primary() {
     assert_eq!(connection.call("INCRBYFLOAT k 0.5"), needs("an increment"));
     assert_eq!(connection.call("APPEND k x"), needs("an append"));
     assert_eq!(connection.call("SET k v EX 10"), needs("an expiry time"));
-    assert_eq!(world.requests(), [""; 0], "nothing of it is sent");
+    assert_eq!(world.requests(), [""; 0], "no request was sent");
     assert_eq!(connection.call("SELECT 0"), OK);
     assert_eq!(connection.call("INCR k"), ":1\r\n");
 }
@@ -132,14 +132,14 @@ fn flushall_deletes_nothing_if_one_keyspace_cannot_be_flushed() {
         assert_eq!(connection.call(&format!("SELECT {keyspace}")), OK);
         assert_eq!(connection.call("EXISTS key"), ":1\r\n", "{keyspace}");
     }
-    // Of one alone nothing else is.
+    // FLUSHDB deletes the keys of the selected keyspace only.
     assert_eq!((connection.call("SELECT 3"), connection.call("SET key value")), (OK.into(), OK.into()));
     assert_eq!((connection.call("SELECT 0"), connection.call("SET key value")), (OK.into(), OK.into()));
     assert_eq!((connection.call("FLUSHDB"), connection.call("EXISTS key")), (OK.into(), ":0\r\n".into()));
     assert_eq!((connection.call("SELECT 3"), connection.call("EXISTS key")), (OK.into(), ":1\r\n".into()));
 }
 
-/// A call of a command of this arity: its name, and arguments that do for any.
+/// A call of a command of this arity: its name, and arguments that every command accepts.
 fn any_call(name: &str, arity: i32) -> Vec<String> {
     let arguments = (1..arity.unsigned_abs()).map(|_| "1".to_owned());
     [name.to_owned()].into_iter().chain(arguments).collect()
@@ -164,7 +164,7 @@ fn no_command_changes_names_of_objects() {
     let mut lines = table.lines().filter(|line| !line.starts_with('$'));
     let mut commands = Vec::new();
     while let Some(line) = lines.next() {
-        // Name, arity, flags.
+        // In COMMAND's reply, an entry begins with name, arity and flags.
         if line == "*10" {
             let (name, arity, _) = (lines.next().unwrap(), lines.next().unwrap(), lines.next());
             let flag = lines.next().unwrap().to_owned();
@@ -186,16 +186,16 @@ fn no_command_changes_names_of_objects() {
             reply.starts_with(REFUSED) || (name == "flushall" && reply.contains("nothing was "))
         };
         assert!(refuses(&refused), "{any:?}: {refused}");
-        // Nor in a transaction.
+        // Commands in a transaction are refused, too.
         assert_eq!(call(&words("MULTI")), OK);
         let queued = call(&any);
         assert!(refuses(&queued), "{any:?} in a transaction: {queued}");
         assert!(call(&words("EXEC")).starts_with("-EXECABORT"), "{any:?}");
     }
     assert!(writing >= 35, "{commands:?}");
-    assert_eq!(world.requests(), [""; 0], "none has asked the store for anything");
+    assert_eq!(world.requests(), [""; 0], "no request was sent");
     assert_eq!(call(&words("GET 1")), NO_VALUE);
-    // From another keyspace they cannot be reached either.
+    // Commands from another keyspace are refused as well.
     assert_eq!(call(&words("SELECT 0")), OK);
     let refused = call(&words("FLUSHALL"));
     assert!(refused.starts_with("-ERR nothing was deleted: keyspace 7 has names of objects"), "{refused}");

@@ -1,4 +1,4 @@
-//! A gateway and its clients, over real sockets, in front of a store in memory.
+//! Tests of a gateway and its clients over real sockets, in front of an in-memory store.
 
 mod access;
 mod batches;

@@ -24,7 +24,7 @@ fn one_command_sets_reads_or_deletes_twenty_thousand_keys() {
         .iter()
         .flat_map(|key| [format!("${}\r\n", key.len()).as_bytes(), key, b"\r\n"].concat())
         .collect();
-    // What is behind them waits, and finds what they have done.
+    // Later commands wait, and see the effects of the earlier ones.
     for command in [on_all(b"MGET"), on_all(b"EXISTS"), on_all(b"DEL"), request(&[b"EXISTS", b"key7"])] {
         connection.stream.write_all(&command).unwrap();
     }
@@ -55,7 +55,8 @@ fn a_command_on_many_keys_leaves_room_for_other_connections() {
     let (mut long, mut short) = (Resp::connect(address), Resp::connect(address));
     let keys = (0..5_000).map(|number| format!(" key{number}")).collect::<String>();
     long.send(&format!("EXISTS{keys} last").split(' ').map(str::as_bytes).collect::<Vec<_>>());
-    // Until it is answered the other one is served again and again; how often is the scheduler's choice.
+    // Until the big command is answered, the other connection is served several times; how often
+    // depends on the scheduler.
     let mut served = 0;
     while !world.requests().iter().any(|key| key == "last") {
         assert_eq!(short.call("INCR counter"), format!(":{}\r\n", served + 1));

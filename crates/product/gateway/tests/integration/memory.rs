@@ -1,5 +1,5 @@
-//! Memory that peers can make the gateway use (docs/FAULTS.md row 32): within its limit, and only as long
-//! as needed.
+//! The memory that peers can make the gateway use stays within its limit, and is freed when no
+//! longer needed (docs/FAULTS.md row 32).
 
 use crate::support;
 
@@ -22,11 +22,12 @@ fn world_of(threads: usize) -> (World, SocketAddr) {
     (world, address)
 }
 
-/// What a thread may add before it sees that there is too much: by one piece of a command its memory grows to twice as much, up to 1 MiB.
+/// How much memory a thread may add before it notices that the limit is exceeded: reading one piece
+/// of a command can double that command's buffer, up to 1 MiB.
 const READ_MEANWHILE: usize = 512 << 10;
 
-/// How far so many threads may be beyond the limit, if each may add so much before it sees that there is too much. A thread alone closes a connection
-/// before it tells anybody.
+/// How far `threads` threads may exceed the limit, if each may add `added` bytes before it notices.
+/// With one thread, a connection is closed before INFO shows an excess.
 fn meanwhile(threads: usize, added: usize) -> usize {
     if threads == 1 { 0 } else { threads * added }
 }
@@ -42,7 +43,7 @@ fn unfinished(bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Whether the peer has closed it, after saying what is expected or nothing.
+/// Whether the peer has closed the connection, after sending `expected` or nothing.
 fn is_closed(connection: &mut Resp, expected: &str) -> bool {
     connection.stream.set_nonblocking(true).unwrap();
     let closed = match connection.stream.peek(&mut [0]) {
@@ -79,19 +80,23 @@ fn unfinished_commands_are_bounded(threads: usize) {
     let mut large = Vec::new();
     for number in 0..60 {
         let mut connection = Resp::connect(address);
-        // It may be closed while it writes.
+        // The gateway may close the connection during the write.
         let _ = connection.stream.write_all(&long);
         large.push(connection);
-        assert_eq!(modest.call("INCR counter"), format!(":{}\r\n", number + 1), "the others go on");
+        assert_eq!(
+            modest.call("INCR counter"),
+            format!(":{}\r\n", number + 1),
+            "other connections are served"
+        );
         let used = info(&mut modest, "mem_clients_normal");
         assert!(used <= LIMIT + meanwhile(threads, READ_MEANWHILE), "{used} after {number}");
     }
-    // What the last of them sent may not have been read yet.
+    // The gateway may not have read yet what the last connections sent.
     while info(&mut modest, "evicted_clients") < 50 {}
     let refusal = "-ERR closed: all connections together exceed the limit of 16777216 bytes for commands and replies, \
                    and this one holds the most, ";
     let mut closed = || large.iter_mut().filter_map(|large| is_closed(large, refusal).then_some(())).count();
-    // Nor may the last to go have gone.
+    // The connections that the gateway has closed last may not have noticed it yet.
     let deadline = Instant::now() + Duration::from_secs(30);
     while closed() != info(&mut modest, "evicted_clients") {
         assert!(Instant::now() < deadline, "{} are closed", closed());
@@ -99,7 +104,7 @@ fn unfinished_commands_are_bounded(threads: usize) {
     for connection in &mut small {
         assert!(!is_closed(connection, ""), "small ones are left alone");
     }
-    // What they held is given back.
+    // When the connections close, the gateway frees their memory.
     drop((large, small));
     while info(&mut modest, "mem_clients_normal") > 100_000 {}
 }
@@ -145,9 +150,9 @@ fn bound_unread_replies(threads: usize) {
     let commands = request(&[b"ECHO", value.as_bytes()]).repeat(20_000);
     let mut silent = Vec::new();
     while info(&mut modest, "evicted_clients") == 0 {
-        assert!(silent.len() < 200, "nothing stops them");
+        assert!(silent.len() < 200, "no limit stopped them");
         let connection = Resp::connect(address);
-        // More than the sockets take.
+        // Sends more replies' worth of commands than the socket buffers hold.
         connection.stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
         let mut sent = 0;
         while sent < commands.len() {
@@ -157,7 +162,7 @@ fn bound_unread_replies(threads: usize) {
             }
         }
         silent.push(connection);
-        // A turn may write as many replies as may wait.
+        // In one turn, a thread may also write as many replies as may wait.
         let meanwhile = meanwhile(threads, READ_MEANWHILE + OUTPUT_BYTES_MAX);
         assert!(info(&mut modest, "mem_clients_normal") <= LIMIT + meanwhile);
     }
@@ -195,8 +200,8 @@ fn idle_connections_free_their_memory() {
         assert!(connection.call(&format!("MGET{keys}")).len() > 100_000);
     }
     let busy = info(&mut modest, "mem_clients_normal");
-    // Nearly nothing is left of it, with no word from any of them.
+    // Nearly all of it is freed, although no connection sends anything.
     while info(&mut modest, "mem_clients_normal") > 51 * 1_500 + 20_000 {}
     assert!(busy > 51 * 2_000, "{busy}");
-    assert_eq!(idle[7].call("STRLEN key99"), ":1000\r\n", "and they go on");
+    assert_eq!(idle[7].call("STRLEN key99"), ":1000\r\n", "the connections stay usable");
 }

@@ -123,7 +123,7 @@ fn dump_and_restore_are_compatible_with_redis() {
             assert_eq!(to.reply(), b"+OK\r\n", "{command:.40}");
             let (mut expected, mut found) = (lines(&from.call(read)), lines(&to.call(read)));
             if command.starts_with("HSET") {
-                // Redis lists the fields of a large one in any order.
+                // Redis lists the fields of a large hash in any order.
                 expected.sort();
                 found.sort();
             }

@@ -1,5 +1,5 @@
-//! Pipelined commands see the effects of earlier ones on their keys, and none of later ones, even if the
-//! network reorders requests.
+//! Pipelined commands see the effects of earlier ones on their keys, and none of later ones, even
+//! if the network reorders requests.
 
 use crate::support;
 
@@ -13,13 +13,14 @@ fn pipeline(commands: &[String]) -> Vec<u8> {
     commands.iter().flat_map(words).collect()
 }
 
-/// How many requests for `key` are under way when its first one has arrived and is not answered, and nothing more comes.
+/// How many requests for `key` are in flight when the first has arrived, none is answered, and no
+/// more arrive.
 fn under_way_together(commands: &[&str], key: &str) -> usize {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let (mut connection, mut probe) = (Resp::connect(address), Resp::connect(address));
     let commands: Vec<_> = commands.iter().map(|command| command.to_string()).collect();
-    // In one piece: what does not have to wait leaves together with the first.
+    // In one write: requests that need not wait leave together with the first.
     connection.stream.write_all(&pipeline(&commands)).unwrap();
     let count = |world: &World| world.requests().iter().filter(|other| *other == key).count();
     while count(&world) == 0 {
@@ -27,7 +28,7 @@ fn under_way_together(commands: &[&str], key: &str) -> usize {
     }
     probe.call("GET probe");
     let together = count(&world);
-    // All of them are answered in the end; whoever waited is sent only then.
+    // All commands are answered in the end; requests that had to wait are sent only then.
     connection.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     for _ in &commands {
         while !connection.has_input() {
@@ -55,7 +56,7 @@ fn writes_to_one_key_run_one_at_a_time() {
         ("INCR held", "APPEND held 0", 1),
         ("MSET a 1 held 2", "GET held", 1),
         ("MGET a held", "DEL b held", 1),
-        // On so many keys they are not compared one by one.
+        // Commands with so many keys run alone, instead of being compared key by key.
         (many_reads.as_str(), "GET held", 1),
         (many_writes.as_str(), "GET held", 1),
         ("GET held", many_reads.as_str(), 1),
@@ -66,14 +67,15 @@ fn writes_to_one_key_run_one_at_a_time() {
 }
 
 #[test]
-fn reads_of_one_key_share_a_request_and_block_nobody() {
+fn reads_of_one_key_share_a_request_and_do_not_block() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);
     let commands =
         ["SET held abc", "GET release", "GET held", "STRLEN held", "MGET held held", "GET release"];
     connection.stream.write_all(&pipeline(&commands.map(str::to_owned))).unwrap();
-    // The last one is sent though the reads before it are not answered: it sets their answers free.
+    // The last command is sent although the reads before it are unanswered: it releases their
+    // answers.
     let replies = commands.map(|_| connection.reply()).concat();
     assert_eq!(
         String::from_utf8_lossy(&replies),
@@ -83,7 +85,7 @@ fn reads_of_one_key_share_a_request_and_block_nobody() {
     assert_eq!(reads, 2, "the write, and one get");
 }
 
-/// The reply that Redis gives, whose commands take effect one after the other.
+/// The reply of Redis, whose commands take effect one after the other.
 fn model(keys: &mut HashMap<String, String>, command: &str) -> String {
     let words: Vec<_> = command.split(' ').collect();
     let bulk = |value: Option<&String>| match value {

@@ -56,11 +56,11 @@ fn a_message_reaches_subscribers_of_all_gateways_and_threads() {
     assert_eq!(text(&mut by_pattern), by_its_pattern);
     assert_eq!(listeners[0].call("UNSUBSCRIBE news"), subscribed("unsubscribe", "news", 0));
     assert_eq!(publisher.call("PUBLISH news again"), ":4\r\n");
-    assert_eq!(listeners[0].call("PING"), "+PONG\r\n", "it listens to nothing, and is told nothing");
+    assert_eq!(listeners[0].call("PING"), "+PONG\r\n", "a connection without subscriptions gets no message");
     assert_eq!(text(&mut listeners[3]), message("news", "again"));
 }
 
-/// As result stores of queues do it.
+/// Job queues store results in this way.
 #[test]
 fn a_transaction_publishes_after_it_is_applied() {
     let mut world = World::new();
@@ -73,7 +73,7 @@ fn a_transaction_publishes_after_it_is_applied() {
     connection.call_all(&["MULTI", "PUBLISH news alone"]);
     assert_eq!(connection.call("EXEC"), "*1\r\n:1\r\n");
     assert_eq!(text(&mut listening), message("news", "alone"));
-    // Nothing is published of what is not done.
+    // An aborted transaction publishes nothing.
     connection.call_all(&["WATCH {n}a", "MULTI", "PUBLISH news never", "SET {n}a 2"]);
     assert_eq!(other.call("SET {n}a 3"), "+OK\r\n");
     assert_eq!(connection.call("EXEC"), "*-1\r\n");
@@ -84,7 +84,7 @@ fn a_transaction_publishes_after_it_is_applied() {
     assert_eq!(text(&mut listening), message("news", "end"));
 }
 
-/// As locks of libraries wake those who wait for them.
+/// Lock libraries wake waiting clients in this way.
 #[test]
 fn a_script_publishes_after_it_is_done() {
     let mut world = World::new();
@@ -96,7 +96,11 @@ fn a_script_publishes_after_it_is_done() {
         text(&mut connection)
     };
     let both = "redis.call('SET', KEYS[1], 1) local told = redis.call('PUBLISH', ARGV[1], 'one') redis.call('PUBLISH', ARGV[1], 'two') return {told, {}, 'x'}";
-    assert_eq!(eval(both, "k"), "*3\r\n:0\r\n*0\r\n$1\r\nx\r\n", "nodes do not know how many are told");
+    assert_eq!(
+        eval(both, "k"),
+        "*3\r\n:0\r\n*0\r\n$1\r\nx\r\n",
+        "nodes do not know the number of subscribers"
+    );
     assert_eq!(
         (text(&mut listening), text(&mut listening)),
         (message("news", "one"), message("news", "two"))
@@ -122,7 +126,7 @@ fn disconnected_subscribers_are_not_counted() {
     let mut publisher = Resp::connect(address);
     drop(listener(address, "SUBSCRIBE news"));
     drop(listener(address, "PSUBSCRIBE n*"));
-    // The gateway says so when it has seen the end.
+    // The count drops once the gateway has noticed that the connection closed.
     while publisher.call("PUBLISH news hello") != ":0\r\n" {}
     assert_eq!(publisher.call("PUBSUB NUMPAT"), ":0\r\n");
     let mut connection = listener(address, "SUBSCRIBE news");
@@ -145,7 +149,11 @@ fn messages_of_one_connection_arrive_once_and_in_order() {
         assert_eq!(text(&mut connection), message("numbers", number));
         assert_eq!(publisher.reply(), b":1\r\n");
     }
-    assert_eq!(connection.call("PING end"), "*2\r\n$4\r\npong\r\n$3\r\nend\r\n", "and nothing else came");
+    assert_eq!(
+        connection.call("PING end"),
+        "*2\r\n$4\r\npong\r\n$3\r\nend\r\n",
+        "no further message arrived"
+    );
 }
 
 #[test]
@@ -154,7 +162,7 @@ fn subscriptions_are_renewed_before_nodes_forget_them() {
     let address = world.gateway(|_| ());
     let mut connection = listener(address, "SUBSCRIBE news");
     let mut publisher = Resp::connect(address);
-    // Nodes forget it after 3 s unless it is said again.
+    // Nodes forget a subscription after 3 s unless it is renewed.
     std::thread::sleep(Duration::from_millis(4_500));
     assert_eq!(publisher.call("PUBLISH news late"), ":1\r\n");
     assert_eq!(text(&mut connection), message("news", "late"));
@@ -167,7 +175,7 @@ fn subscriptions_that_nodes_do_not_confirm_fail() {
     let mut connection = Resp::connect(address);
     let refused = connection.call("SUBSCRIBE silent news");
     assert!(refused.starts_with("-ERR timed out"), "{refused}");
-    assert_eq!(connection.call("PING"), "+PONG\r\n", "it listens to neither of them");
+    assert_eq!(connection.call("PING"), "+PONG\r\n", "the connection has no subscription");
     assert_eq!(
         connection.call("PUBSUB NUMSUB silent news"),
         "*4\r\n$6\r\nsilent\r\n:0\r\n$4\r\nnews\r\n:0\r\n"
@@ -250,7 +258,7 @@ fn a_subscriber_that_does_not_read_is_closed() {
             break;
         }
     }
-    assert_eq!(told, 0, "100 MB are more than anybody keeps for it");
+    assert_eq!(told, 0, "100 MB exceed what the gateway keeps for a subscriber");
     assert_eq!(info(&mut publisher, "client_output_buffer_limit_disconnections"), 1);
     drop(slow);
 }
@@ -266,12 +274,12 @@ fn channel_permissions_apply_to_subscribing_and_publishing() {
     let no = "-NOPERM No permissions to access a channel\r\n";
     assert_eq!(bob.call("PUBLISH other m"), no);
     assert_eq!(bob.call("SUBSCRIBE news:1 other"), no);
-    assert_eq!(bob.call("PSUBSCRIBE news:?"), no, "a pattern has to be one of his, word by word");
+    assert_eq!(bob.call("PSUBSCRIBE news:?"), no, "a pattern must equal one of the user's patterns");
     assert_eq!(bob.call("PUBLISH news:1 m"), ":0\r\n");
     assert_eq!(bob.call("PSUBSCRIBE news:*"), subscribed("psubscribe", "news:*", 1));
     assert_eq!(bob.call("SUBSCRIBE news:1"), subscribed("subscribe", "news:1", 2));
     assert!(admin.call("ACL LOG").contains("channel"));
     assert_eq!(info(&mut admin, "acl_access_denied_channel"), 3);
     assert_eq!(admin.call("ACL SETUSER bob resetchannels"), "+OK\r\n");
-    assert_eq!(bob.reply_or_end(), None, "who may not listen any more is closed");
+    assert_eq!(bob.reply_or_end(), None, "a subscriber that loses its permission is closed");
 }

@@ -1,8 +1,8 @@
 //! Random commands are answered as by redis-server, byte for byte, except for known differences
 //! (docs/COMMANDS.md).
 //!
-//! A command is drawn from [`FORMS`]; letters in it stand for arguments that are drawn, too, and now and then one is left out, or there is one too many.
-//! `NICEKV_SEED=n` draws others.
+//! A command is drawn from [`FORMS`]. Letters in it stand for arguments, which are drawn, too. Now
+//! and then an argument is left out or added. `NICEKV_SEED=n` sets the seed.
 
 use crate::support;
 
@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use support::{RedisServer, Resp, World, draw};
 
 const COMMANDS: usize = 20_000;
-/// Differences that have no name, before it ends.
+/// The test stops after this many unexplained differences.
 const SHOWN_MAX: usize = 20;
 
-/// `K` a key, `F` a field, `V` a value, `I` an integer or what looks like one, `N` a small one, `X` a number with a point, `T` a time, `B` a bit, `O` an option.
+/// Letters stand for: `K` a key, `F` a field, `V` a value, `I` an integer or a text like one, `N` a
+/// small integer, `X` a decimal number, `T` a time, `B` a bit, `O` an option.
 const FORMS: &[&str] = &[
     "APPEND K V",
     "BITCOUNT K",
@@ -188,7 +189,7 @@ impl Random {
     }
 }
 
-/// Commands whose replies may differ in a way that has a name.
+/// Commands whose replies may differ in a known way.
 const LENIENT: [&str; 21] = [
     "object",
     "memory",
@@ -213,13 +214,13 @@ const LENIENT: [&str; 21] = [
     "pexpireat",
 ];
 
-/// Whether two integers differ by no more than a second of milliseconds.
+/// Whether both replies are integers that differ by at most 1,000 (milliseconds).
 fn are_close(ours: &str, theirs: &str) -> bool {
     let number = |reply: &str| reply.trim_end().strip_prefix(':')?.parse::<i64>().ok();
     number(ours).zip(number(theirs)).is_some_and(|(ours, theirs)| ours.abs_diff(theirs) <= 1_000)
 }
 
-/// Differences after which more may differ.
+/// After these differences, the state may differ, too, and is reset.
 const BEGIN_ANEW: [&str; 4] = [
     "watched and absent again",
     "values are shorter",
@@ -227,7 +228,7 @@ const BEGIN_ANEW: [&str; 4] = [
     "commands within a transaction",
 ];
 
-/// What a difference is called, if it has a name.
+/// The name of a known difference; `None` if the difference is unknown.
 fn name_of(words: &[String], ours: &str, theirs: &str, queued: &[String]) -> Option<&'static str> {
     let name = words[0].to_ascii_lowercase();
     let kind = |reply: &str| reply.chars().next();
@@ -250,7 +251,7 @@ fn name_of(words: &[String], ours: &str, theirs: &str, queued: &[String]) -> Opt
         "exec" if are_alike && queued.iter().any(|name| LENIENT.contains(&name.as_str())) => {
             Some("commands within a transaction")
         }
-        // As in Redis one that is over is not there, but there it is counted until it is looked for.
+        // Redis does not return an expired key, but counts it until somebody looks for it.
         "dbsize" if are_alike => Some("keys that are over"),
         "keys" | "scan" if sorted(ours) == sorted(theirs) => Some("order of keys"),
         "randomkey" | "hrandfield" if are_alike => Some("chance"),
@@ -259,7 +260,7 @@ fn name_of(words: &[String], ours: &str, theirs: &str, queued: &[String]) -> Opt
         "expiretime" | "pexpiretime" if are_close(ours, theirs) => Some("times that count from now"),
         "dump" if are_alike => Some("nothing is compressed"),
         "bitcount" | "bitpos" | "hscan" if kind(ours) == Some('-') => Some("arguments are checked first"),
-        // Which of two mistakes is told.
+        // The command has two errors, and the reply names either.
         "lcs" | "hscan" | "restore" | "getex" | "copy" | "setbit" | "setrange" | "hincrby" | "getbit"
         | "hincrbyfloat" | "incrbyfloat" | "getrange" | "substr" | "expire" | "expireat" | "pexpireat"
             if are_errors =>
@@ -270,10 +271,10 @@ fn name_of(words: &[String], ours: &str, theirs: &str, queued: &[String]) -> Opt
     }
 }
 
-/// The gateway's connection, and that of redis-server.
+/// Connections to the gateway and to redis-server.
 struct Both {
     connections: [Resp; 2],
-    /// What was queued since MULTI, which is the first.
+    /// The commands queued since MULTI, including it.
     queued: Vec<String>,
 }
 
@@ -282,7 +283,7 @@ impl Both {
         self.connections.each_mut().map(|connection| connection.call(command))
     }
 
-    /// The replies to a command, and what is queued with it.
+    /// Both replies to a command, and the transaction that it belongs to.
     fn call(&mut self, words: &[String]) -> ([String; 2], Vec<String>) {
         let parts: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let replies = self.connections.each_mut().map(|connection| {
@@ -302,7 +303,7 @@ impl Both {
         (replies, queued)
     }
 
-    /// From here on they have the same again.
+    /// Resets both stores to the same state.
     fn begin_anew(&mut self) {
         self.each("DISCARD");
         self.each("UNWATCH");
@@ -345,12 +346,12 @@ fn random_commands_are_answered_as_in_redis() {
                 break;
             }
         }
-        // What they have may differ from here on.
+        // After this difference, the states may differ.
         if name.is_none_or(|name| BEGIN_ANEW.contains(&name)) {
             both.begin_anew();
         }
     }
     assert!(unnamed.is_empty(), "NICEKV_SEED={seed}\n{}", unnamed.concat());
     let share = named.values().sum::<usize>() * 100 / COMMANDS;
-    assert!(share < 15, "most are to be the same: {named:?}");
+    assert!(share < 15, "too many replies differ: {named:?}");
 }

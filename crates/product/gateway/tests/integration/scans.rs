@@ -1,4 +1,4 @@
-//! SCAN, KEYS and DBSIZE on more keys than a piece holds.
+//! SCAN, KEYS and DBSIZE with more keys than one reply of a node holds.
 
 use crate::support;
 
@@ -31,7 +31,7 @@ fn bulks(reply: &[u8]) -> Vec<String> {
     bulks
 }
 
-/// The replies to commands that are sent at once.
+/// Sends the commands in one write, and returns the replies.
 fn pipelined(connection: &mut Resp, commands: &[&str]) -> Vec<String> {
     let words = |command: &&str| request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
     let bytes: Vec<u8> = commands.iter().flat_map(words).collect();
@@ -39,7 +39,7 @@ fn pipelined(connection: &mut Resp, commands: &[&str]) -> Vec<String> {
     commands.iter().map(|_| String::from_utf8(connection.reply()).unwrap()).collect()
 }
 
-/// All keys that a scan of so many at a time lists, and in how many replies.
+/// All keys that a scan with these options lists, and the number of replies.
 fn scan(connection: &mut Resp, options: &str) -> (Vec<String>, usize) {
     let (mut cursor, mut keys, mut replies) = (String::from("0"), Vec::new(), 0);
     loop {
@@ -108,7 +108,7 @@ fn a_cursor_is_valid_on_any_connection_in_its_keyspace() {
     let again = bulks(connection.call(&format!("SCAN {cursor}")).as_bytes());
     let mut second = Resp::connect(address);
     let elsewhere = bulks(second.call(&format!("SCAN {cursor}")).as_bytes());
-    assert_eq!(again[1..], elsewhere[1..], "as often as one likes");
+    assert_eq!(again[1..], elsewhere[1..], "a cursor can be used any number of times");
     assert!(again[1..].iter().all(|key| !seen.contains(key)));
     second.call("SELECT 1");
     for invalid in [cursor.as_str(), "7", "-1", "x", "99999999999999999999"] {

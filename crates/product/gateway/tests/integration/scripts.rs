@@ -39,7 +39,7 @@ fn transactions_may_contain_scripts() {
     assert!(reply.ends_with(".\r\n$2\r\n5!\r\n"), "{reply}");
     assert_eq!(connection.call("MULTI"), "+OK\r\n");
     let refused = eval(&mut connection, &["EVAL", "return 1", "0"]);
-    assert_eq!(refused, "+QUEUED\r\n", "what is wrong with it EXEC says");
+    assert_eq!(refused, "+QUEUED\r\n", "EXEC reports the error");
     assert_eq!(
         connection.call("EXEC"),
         "*1\r\n-ERR scripts without keys are not allowed in transactions\r\n"
@@ -47,7 +47,7 @@ fn transactions_may_contain_scripts() {
 }
 
 #[test]
-fn by_resp3_nothing_has_a_word_of_its_own() {
+fn with_resp3_false_in_lua_is_null() {
     let mut world = World::new();
     let address = world.gateway(|_| ());
     let mut connection = Resp::connect(address);

@@ -23,7 +23,7 @@ fn connections_are_spread_over_threads_and_counters_summed() {
         ids.insert(connection.call("CLIENT ID"));
     }
     assert_eq!(ids.len(), connections.len(), "no two connections have one id");
-    assert_eq!(world.clients(), THREADS, "each thread has some, and a client of its own");
+    assert_eq!(world.clients(), THREADS, "each thread has connections and its own client");
     for connection in [0, 1, 2].iter().map(|index| index * 2) {
         let connection = &mut connections[connection];
         let before = info(connection, "total_commands_processed");
@@ -41,7 +41,7 @@ fn connections_are_spread_over_threads_and_counters_summed() {
         let reply = connection.call("CONFIG GET io-threads");
         assert_eq!(reply, format!("*2\r\n$10\r\nio-threads\r\n$1\r\n{THREADS}\r\n"));
     }
-    // Those that are closed are counted no longer, whichever threads they were on.
+    // Closed connections are no longer counted, on any thread.
     connections.truncate(5);
     while info(&mut connections[0], "connected_clients") > 5 {}
     assert_eq!(info(&mut connections[0], "total_connections_received"), 4 * THREADS);
@@ -68,7 +68,8 @@ fn the_connection_limit_holds_across_threads() {
         let admitted = asked.into_iter().flatten().count();
         assert_eq!(admitted, LIMIT - 1, "round {round}");
         assert_eq!(info(&mut first, "rejected_connections"), round * (40 - admitted));
-        // They were closed again: their places are free as soon as their threads have seen it.
+        // The extra connections were closed again: their places are free once their threads have
+        // noticed.
         while info(&mut first, "connected_clients") > 1 {}
     }
     let _others: Vec<_> = (1..LIMIT).map(|_| Resp::connect(address)).collect();
@@ -105,7 +106,7 @@ fn connections_closed_within_a_pipeline_leave_nothing_behind() {
             bytes.truncate(bytes.len() - round % 7);
             connection.stream.write_all(&bytes).unwrap();
             if number % 2 == 0 {
-                // Some have read a part of their replies.
+                // Some connections have read a part of their replies.
                 connection.reply();
             }
         }
@@ -127,8 +128,8 @@ fn a_stop_ends_all_threads_with_requests_in_flight() {
     }
     world.stop();
     for mut connection in connections {
-        assert_eq!(connection.rest(), "", "the end, and no reply");
+        assert_eq!(connection.rest(), "", "the connection closes without a reply");
     }
-    // All threads end: the test would hang.
+    // If a thread did not stop, the test would hang here.
     drop(world);
 }

@@ -1,4 +1,4 @@
-//! TLS: commands, and peers that do not complete the handshake.
+//! TLS connections: commands, and peers that do not complete the handshake.
 
 use crate::support;
 
@@ -30,7 +30,7 @@ fn issued(by: &Authority, usage: ExtendedKeyUsagePurpose) -> (String, KeyPair) {
     (parameters.signed_by(&key, by).unwrap().pem(), key)
 }
 
-/// Gateways with a listener of each kind, and what clients need to know.
+/// A gateway with a plain and a TLS listener, and what clients need to connect.
 struct Gateways {
     _world: World,
     scratch: tempfile::TempDir,
@@ -64,7 +64,7 @@ fn start(threads: usize, clients: Option<&Authority>) -> Gateways {
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 impl Gateways {
-    /// `shows`: a certificate of the client, and its key.
+    /// Connects with TLS. `shows`: the client's certificate and key, if it has one.
     fn connect(&self, shows: Option<(&str, &KeyPair)>) -> Tls {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.der().clone()).unwrap();
@@ -85,7 +85,7 @@ impl Gateways {
 
     fn handshakes(&self, outcome: &str) -> u64 {
         let told = self.monitor.observe().handshakes;
-        told.into_iter().find(|(name, _)| *name == outcome).expect("it is told").1
+        told.into_iter().find(|(name, _)| *name == outcome).expect("every outcome is reported").1
     }
 }
 
@@ -99,7 +99,7 @@ fn words(command: &str) -> Vec<u8> {
     request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Sends and expects.
+/// Sends a command and checks the reply.
 #[track_caller]
 fn talk(stream: &mut (impl Read + Write), command: &str, expected: &str) {
     stream.write_all(&words(command)).unwrap();
@@ -109,7 +109,7 @@ fn talk(stream: &mut (impl Read + Write), command: &str, expected: &str) {
     assert!(is_right, "{:.100}: {:.100}", command, String::from_utf8_lossy(&found));
 }
 
-/// How long it takes until the gateway closes, and what it has said before.
+/// How long it takes until the gateway closes the connection, and what it sends before.
 fn closed_after(mut stream: TcpStream) -> (Duration, Vec<u8>) {
     let (started, mut said) = (Instant::now(), Vec::new());
     match stream.read_to_end(&mut said) {
@@ -132,9 +132,13 @@ fn commands_large_values_and_pipelines_work_over_tls() {
     client.write_all(&commands).unwrap();
     client.read_exact(&mut found).unwrap();
     assert!(found == expected.as_bytes());
-    assert_eq!(Resp::connect(gateways.plain).call("GET counter"), "$4\r\n5000\r\n", "beside it without");
+    assert_eq!(
+        Resp::connect(gateways.plain).call("GET counter"),
+        "$4\r\n5000\r\n",
+        "the plain listener serves the same keys"
+    );
     talk(&mut client, "QUIT", "+OK\r\n");
-    assert_eq!(client.read(&mut [0]).unwrap(), 0, "its end is said");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "the gateway sends TLS's close message");
     assert_eq!((gateways.handshakes("done"), gateways.handshakes("failed")), (1, 0));
     assert_eq!(gateways.monitor.observe().handshakes_open, 0);
 }
@@ -145,7 +149,7 @@ fn a_slow_reader_is_held_back_and_gets_every_reply() {
     let mut client = gateways.connect(None);
     let value = "v".repeat(1_000);
     talk(&mut client, &format!("SET key {value}"), "+OK\r\n");
-    // Five times of what may wait.
+    // Five times as many reply bytes as may wait.
     (0..5_000).for_each(|_| client.write_all(&words("GET key")).unwrap());
     let mut other = gateways.connect(None);
     (0..100).for_each(|_| talk(&mut other, "PING", "+PONG\r\n"));
@@ -170,7 +174,7 @@ fn client_certificates_are_required_if_configured() {
         assert!(refused.is_err(), "{shows:?}");
     }
     talk(&mut gateways.connect(Some((&pem, &key))), "EXISTS k", ":0\r\n");
-    // The only thread has gone on: what it refused it has counted.
+    // The gateway's only thread still runs, and has counted the failures.
     assert_eq!(gateways.handshakes("failed"), 2);
 }
 
@@ -179,7 +183,7 @@ fn invalid_handshakes_are_closed_at_once_and_stalled_ones_after_a_timeout() {
     let gateways = start(1, None);
     let silent = patient(gateways.tls);
     let mut half = patient(gateways.tls);
-    // What a client begins with.
+    // The first message of a TLS client.
     let mut hello = Vec::new();
     let mut session = gateways.connect(None).conn;
     session.write_tls(&mut hello).unwrap();
@@ -190,7 +194,7 @@ fn invalid_handshakes_are_closed_at_once_and_stalled_ones_after_a_timeout() {
         let (took, said) = closed_after(stream);
         assert!(took < Duration::from_secs(3) && !said.starts_with(b"+"), "{took:?} {said:?}");
     }
-    // The other way round.
+    // A TLS client at the plain port.
     let mut stream = patient(gateways.plain);
     stream.write_all(&hello).unwrap();
     let (took, said) = closed_after(stream);
@@ -207,7 +211,7 @@ fn invalid_handshakes_are_closed_at_once_and_stalled_ones_after_a_timeout() {
 }
 
 #[test]
-fn a_thousand_stalled_handshakes_keep_nobody_out() {
+fn a_thousand_stalled_handshakes_lock_nobody_out() {
     const COUNT: usize = 1_000;
     if !support::may_connect(COUNT, "half-open handshakes") {
         return;
@@ -220,7 +224,8 @@ fn a_thousand_stalled_handshakes_keep_nobody_out() {
     let half_open: Vec<_> = (0..COUNT)
         .map(|number| {
             let mut stream = patient(gateways.tls);
-            // Some have the gateway answer, and then say nothing.
+            // Some peers send their whole first message, so that the gateway answers, and then
+            // nothing more.
             let sent = [0, hello.len() / 2, hello.len()][number % 3];
             stream.write_all(&hello[..sent]).unwrap();
             stream

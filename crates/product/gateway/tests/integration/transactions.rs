@@ -11,7 +11,8 @@ const QUEUED: &str = "+QUEUED\r\n";
 const NO_VALUE: &str = "$-1\r\n";
 const NOTHING: &str = "*-1\r\n";
 
-/// Sends a dialogue's commands one by one, and then, on a new connection to a new store, all at once.
+/// Runs a dialogue command by command, then, on a new connection to a new store, with all commands
+/// in one write.
 fn check(dialogue: &[(&str, &str)]) {
     for at_once in [false, true] {
         let mut world = World::new();
@@ -78,7 +79,7 @@ fn an_error_while_queueing_refuses_the_transaction() {
             ("GET a", "$1\r\n1\r\n"),
         ]);
     }
-    // What is wrong with the values is told when it is executed.
+    // Errors that depend on values are reported by EXEC.
     check(&[
         ("MULTI", OK),
         ("INCRBY a x", QUEUED),
@@ -105,7 +106,7 @@ fn a_transaction_without_room_is_refused_while_queueing() {
     assert!(refused.starts_with("-ERR transaction of 61"), "{refused}");
     assert_eq!(connection.call("EXEC"), ABORTED);
     assert_eq!(connection.call("GET a"), NO_VALUE);
-    // Whatever is queued behind it takes no memory.
+    // Commands queued after the refusal take no memory.
     assert_eq!(connection.call("MULTI"), OK);
     let mut all = Vec::new();
     (0..100_000).for_each(|_| all.extend_from_slice(b"INCR a\r\n"));
@@ -134,7 +135,7 @@ fn exec_fails_if_a_watched_key_has_changed() {
         ("SET a 4", QUEUED),
         ("EXEC", NOTHING),
         ("GET a", "$1\r\n3\r\n"),
-        // It is over, either way.
+        // EXEC ends the watch, whether it succeeds or not.
         ("MULTI", OK),
         ("SET a 5", QUEUED),
         ("EXEC", "*1\r\n+OK\r\n"),
@@ -166,9 +167,9 @@ fn a_write_of_another_connection_breaks_a_watch() {
     let (mut one, mut other) = (Resp::connect(address), Resp::connect(address));
     assert_eq!((one.call("WATCH a"), other.call("SET a 1")), (OK.into(), OK.into()));
     assert_eq!((one.call("MULTI"), one.call("SET a 2")), (OK.into(), QUEUED.into()));
-    assert_eq!(other.call("GET a"), "$1\r\n1\r\n", "what is queued is the connection's own");
+    assert_eq!(other.call("GET a"), "$1\r\n1\r\n", "queued commands have no effect on others");
     assert_eq!((one.call("EXEC"), other.call("GET a")), (NOTHING.into(), "$1\r\n1\r\n".into()));
-    // What is there no more has no version; what is there again has another one.
+    // A deleted key has no version; a key that was created again has another one.
     for (watched, expected) in [("b", "*1\r\n+OK\r\n"), ("a", NOTHING)] {
         assert_eq!(one.call(&format!("WATCH {watched}")), OK);
         other.call(&format!("DEL {watched}"));

@@ -1,7 +1,9 @@
 //! The gateway replies byte for byte as Redis does.
 //!
-//! `tests/transcripts/*.txt` are dialogues with a real redis-server: a command in quotes as in redis-cli, then its reply, or
-//! `(closed)` if the connection ends instead; the dialogue goes on with a new one. They are replayed against the gateway, and against redis-server itself where it is installed. `NICEKV_BLESS=1` records them anew from it.
+//! `tests/transcripts/*.txt` are dialogues with a real redis-server: a command in quotes as in
+//! redis-cli, then its reply, or `(closed)` if the connection ends instead; the dialogue then
+//! continues on a new connection. They are replayed against the gateway, and against redis-server
+//! where it is installed. `NICEKV_BLESS=1` records them again from redis-server.
 
 use crate::support;
 
@@ -19,7 +21,7 @@ fn transcripts() -> Vec<PathBuf> {
     paths
 }
 
-/// The commands of a transcript, run at `address`, with the replies they get there.
+/// Runs the commands of a transcript at `address`, and returns it with the replies from there.
 fn replay(transcript: &str, address: SocketAddr) -> String {
     let mut connection = Resp::connect(address);
     let mut dialogue = String::new();
@@ -42,10 +44,11 @@ fn replay(transcript: &str, address: SocketAddr) -> String {
     dialogue
 }
 
-/// Redis' error ends before this; the gateway adds the list of keyspaces.
+/// Redis' error ends before this text; the gateway adds the list of keyspaces.
 const ADDED: &str = ": a database is a keyspace";
 
-/// A reply with its lines apart and without what differs from run to run (the connection's id), or is added here.
+/// A reply with one line per element, without the connection's id, which differs from run to run,
+/// and without texts that the gateway adds.
 fn readable(reply: &[u8]) -> String {
     let mut text = reply.escape_ascii().to_string().replace("\\r\\n", "\n").replace("\\'", "'");
     if let Some(at) = text.find("$2\nid\n:") {
@@ -60,7 +63,7 @@ fn readable(reply: &[u8]) -> String {
     text
 }
 
-/// Splits a command; "…" may contain blanks and \xHH.
+/// Splits a command into words; a word in quotes may contain blanks and \xHH.
 fn words(command: &str) -> Vec<Vec<u8>> {
     let (mut words, mut word, mut quoted, mut any) = (Vec::new(), Vec::new(), false, false);
     let mut bytes = command.bytes();
@@ -85,7 +88,7 @@ fn words(command: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// Fails with the first command that is answered differently.
+/// Fails with the first command whose reply differs.
 fn compare(path: &Path, expected: &str, found: &str) {
     let entries = |text: &str| text.split("\n> ").map(str::to_owned).collect::<Vec<_>>();
     for (expected, found) in entries(expected).into_iter().zip(entries(found)) {

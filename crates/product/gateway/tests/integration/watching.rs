@@ -16,7 +16,8 @@ fn field(text: &str, name: &str) -> Option<String> {
     Some(text[start..].split([' ', '\r', '\n', ',']).next()?.to_owned())
 }
 
-/// Asks until what is said is so: counts are those of the turn before.
+/// Repeats the command until the reply fulfils the condition, because counts are updated once a
+/// turn.
 fn until(connection: &mut Resp, command: &str, is_so: impl Fn(&str) -> bool) -> String {
     for _ in 0..1_000 {
         let text = connection.call(command);
@@ -79,7 +80,7 @@ fn info_shows_reported_key_counts() {
         |id, keys, expiring, expiry_ms| Stored { keyspace: KeyspaceId(id), keys, expiring, expiry_ms };
     world.known.set_stored(vec![stored(3, 7, 2, 1_000), stored(1, 0, 0, 0), stored(0, 12, 0, 0)]);
     let expected = ["db0:keys=12,expires=0,avg_ttl=0", "db3:keys=7,expires=2,avg_ttl=0"];
-    assert_eq!(told(&mut connection), expected, "what is over is not deleted yet");
+    assert_eq!(told(&mut connection), expected, "expired keys that are not deleted yet have no time left");
     let in_an_hour_ms = nicekv_runtime::now().unix_ms + 3_600_000;
     world.known.set_stored(vec![stored(3, 7, 2, in_an_hour_ms)]);
     let text = told(&mut connection).remove(0);
@@ -136,7 +137,7 @@ fn slow_commands_are_logged_without_passwords() {
     assert!(log.contains("(redacted)") && !log.contains("secret"), "{log}");
     let length = connection.call("SLOWLOG LEN");
     assert_eq!(connection.call("PING"), "+PONG\r\n");
-    assert_eq!(connection.call("SLOWLOG LEN"), length, "nothing is logged any more");
+    assert_eq!(connection.call("SLOWLOG LEN"), length, "no more commands are logged");
     assert_eq!(connection.call("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2"), OK);
     (0..5).for_each(|_| drop(connection.call("PING")));
     assert_eq!(connection.call("SLOWLOG LEN"), ":2\r\n");
@@ -215,7 +216,7 @@ fn monitor_shows_all_commands_without_passwords() {
     assert_eq!(monitor.call("RESET"), "+RESET\r\n");
     others[0].call("GET key");
     monitor.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    assert!(!monitor.has_input(), "it is no monitor any more");
+    assert!(!monitor.has_input(), "the connection is no longer a monitor");
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn a_monitor_that_does_not_read_is_closed() {
             return;
         }
     }
-    panic!("it is still there");
+    panic!("the monitor was not closed");
 }
 
 #[test]
@@ -264,7 +265,7 @@ fn connections_with_no_evict_are_closed_last() {
     let mut spared = Resp::connect(address);
     assert_eq!(spared.call("CLIENT NO-EVICT on"), OK);
     let mut greedy = Resp::connect(address);
-    // All of a command but its end; by its bytes the first one would have to go.
+    // A command without its last bytes; the first connection holds more than any other.
     let bytes = request(&vec![&b"BOGUS"[..]; 100_000]);
     spared.stream.write_all(&bytes[..bytes.len() - 5]).unwrap();
     let _ = greedy.stream.write_all(&request(&vec![&b"BOGUS"[..]; 60_000])[..500_000]);
@@ -284,7 +285,7 @@ fn client_pause_holds_commands_back() {
     other.send(&[b"SET", b"k", b"1"]);
     other.send(&[b"PING"]);
     other.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    assert!(!other.has_input(), "it is paused, and what is behind it waits");
+    assert!(!other.has_input(), "the paused command and those behind it wait");
     assert_eq!(one.call("CLIENT UNPAUSE"), OK);
     other.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_eq!([other.reply(), other.reply()], [OK.as_bytes(), b"+PONG\r\n"]);

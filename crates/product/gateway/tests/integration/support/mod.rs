@@ -1,4 +1,4 @@
-//! A gateway in front of a store of one process.
+//! A gateway in front of a store that runs in the test's process.
 
 mod store;
 
@@ -20,9 +20,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 pub(crate) use store::{Store, draw};
 
-/// Raises the limit on open files for `count` connections with both ends in this process. False, with NOT RUN printed, if the hard limit is too low.
+/// Raises the limit on open files for `count` connections with both ends in this process. If the
+/// hard limit is too low, prints NOT RUN and returns false.
 pub(crate) fn may_connect(count: usize, what: &str) -> bool {
-    // And what else it has open.
+    // With a reserve for the other open files of the process.
     let wanted = 2 * count as u64 + 1_000;
     let limit = getrlimit(Resource::Nofile);
     let is_enough = |bound: Option<u64>| bound.is_none_or(|bound| bound >= wanted);
@@ -36,10 +37,10 @@ pub(crate) fn may_connect(count: usize, what: &str) -> bool {
     may
 }
 
-/// A store and gateways in front of it; all end when it is dropped.
+/// A store with gateways in front of it; all of them end when it is dropped.
 pub(crate) struct World {
     pub(crate) store: Arc<Mutex<Store>>,
-    /// Of the gateway that was started last.
+    /// The list of keyspaces of the gateway that was started last.
     pub(crate) known: KnownKeyspaces,
     vrings: Vrings,
     stop: Stop,
@@ -48,7 +49,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        // Bound to every address: all vnodes of 127.10/16 and 127.11/16 lead here.
+        // Bound to every address: all vnodes of 127.10/16 and 127.11/16 lead to this socket.
         let endpoint = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         let vrings = Vrings::on_loopback(endpoint.local_address().port());
         let (store, stop) = (Arc::new(Mutex::new(Store::default())), Stop::new());
@@ -59,12 +60,12 @@ impl World {
         Self { store, vrings, stop, threads: vec![thread], known: KnownKeyspaces::default() }
     }
 
-    /// Starts a gateway; where it listens.
+    /// Starts a gateway and returns the address that it listens on.
     pub(crate) fn gateway(&mut self, change: impl FnOnce(&mut GatewayConfig)) -> SocketAddr {
         self.gateway_of(1, change)
     }
 
-    /// Starts a gateway of so many threads; where it listens.
+    /// Starts a gateway with this number of threads and returns the address that it listens on.
     pub(crate) fn gateway_of(
         &mut self,
         threads: usize,
@@ -76,7 +77,7 @@ impl World {
         address
     }
 
-    /// Starts a gateway of so many threads on these.
+    /// Starts a gateway with this number of threads on these listeners.
     pub(crate) fn gateway_on(
         &mut self,
         listeners: Listeners,
@@ -97,13 +98,13 @@ impl World {
         monitor
     }
 
-    /// How many clients, as replicas tell them apart, have sent updates or gets.
+    /// How many different clients, as replicas count them, have sent updates or gets.
     pub(crate) fn clients(&self) -> usize {
         let store = self.store.lock().unwrap();
         store.answered.keys().map(|op| op.client).collect::<HashSet<_>>().len()
     }
 
-    /// Ends the store and all gateways.
+    /// Stops the store and all gateways.
     pub(crate) fn stop(&self) {
         self.stop.stop();
     }
@@ -118,7 +119,7 @@ impl Drop for World {
     fn drop(&mut self) {
         self.stop.stop();
         for thread in self.threads.drain(..) {
-            // A panic of the test itself must not become an abort.
+            // If the test itself is panicking, a second panic would abort the process.
             if let Err(panic) = thread.join()
                 && !std::thread::panicking()
             {
@@ -138,7 +139,7 @@ fn run_store(store: &Mutex<Store>, mut endpoint: UdpEndpoint, stop: &Stop) -> st
         endpoint.receive(|message| match Datagram::decode(message.bytes) {
             Ok((_, Datagram::Fragment(Fragment { name, count, index, bytes, .. }))) => {
                 let part = Part { name, count, index, bytes };
-                let whole = assembler.take(0, message.from, &part).expect("the client sends what it should");
+                let whole = assembler.take(0, message.from, &part).expect("the client sends valid datagrams");
                 requests.extend(whole.map(|whole| (message.from, whole)));
             }
             _ => requests.push((message.from, message.bytes.to_vec())),
@@ -154,7 +155,7 @@ fn run_store(store: &Mutex<Store>, mut endpoint: UdpEndpoint, stop: &Stop) -> st
     Ok(())
 }
 
-/// The datagrams in which a reply goes.
+/// Splits a reply into the datagrams that carry it.
 fn sent(reply: Vec<u8>) -> impl Iterator<Item = Vec<u8>> {
     let mut whole = Some(reply);
     let long = whole.take_if(|reply| reply.len() > DATAGRAM_BYTES_MAX);
@@ -169,14 +170,14 @@ fn sent(reply: Vec<u8>) -> impl Iterator<Item = Vec<u8>> {
     whole.into_iter().chain(std::iter::from_fn(next))
 }
 
-/// A redis-server of its own, to compare with; it ends when it is dropped.
+/// A redis-server to compare with; it is stopped when it is dropped.
 pub(crate) struct RedisServer {
     process: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl RedisServer {
-    /// `None` if it is not installed.
+    /// `None` if redis-server is not installed.
     pub(crate) fn start() -> Option<Self> {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let process = Command::new("redis-server")
@@ -199,7 +200,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// A connection that speaks RESP.
+/// A connection that sends and receives RESP.
 pub(crate) struct Resp {
     pub(crate) stream: TcpStream,
     buffer: Vec<u8>,
@@ -218,7 +219,7 @@ impl Resp {
         self.stream.write_all(&request(words)).unwrap();
     }
 
-    /// The next reply, as it came.
+    /// The bytes of the next reply.
     pub(crate) fn reply(&mut self) -> Vec<u8> {
         self.reply_or_end().expect("a reply, not the end")
     }
@@ -242,7 +243,7 @@ impl Resp {
         }
     }
 
-    /// Whether something has come, within the read timeout.
+    /// Whether bytes have arrived, or arrive within the read timeout.
     pub(crate) fn has_input(&self) -> bool {
         !self.buffer.is_empty() || self.stream.peek(&mut [0]).is_ok()
     }
@@ -254,19 +255,22 @@ impl Resp {
         String::from_utf8(self.reply()).unwrap()
     }
 
-    /// Reads to the end of the connection.
+    /// Reads until the connection is closed.
     pub(crate) fn rest(&mut self) -> String {
         let mut rest = std::mem::take(&mut self.buffer);
-        // A reset after the last reply is an end, too.
+        // A reset after the last reply also counts as the end.
         let _ = self.stream.read_to_end(&mut rest);
         String::from_utf8(rest).unwrap()
     }
 }
 
-/// A number of INFO.
+/// The number in a field of INFO.
 pub(crate) fn info(connection: &mut Resp, field: &str) -> usize {
     let text = connection.call("INFO");
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).expect("it is told");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .expect("INFO has the field");
     line.parse().unwrap()
 }
 
@@ -280,7 +284,7 @@ pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Where the reply that begins at `start` ends, if it is complete.
+/// The end of the reply that begins at `start`; `None` if it is incomplete.
 fn reply_end(bytes: &[u8], start: usize) -> Option<usize> {
     let line_end = start + bytes.get(start..)?.windows(2).position(|two| two == b"\r\n")?;
     let number = || std::str::from_utf8(&bytes[start + 1..line_end]).unwrap().parse::<i64>().unwrap();

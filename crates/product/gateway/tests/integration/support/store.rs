@@ -1,4 +1,4 @@
-//! A store of one process, which answers as replicas do.
+//! A store in one process that answers as replicas do.
 
 mod forms;
 mod scripts;
@@ -18,7 +18,7 @@ use nicekv_runtime::now;
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
 
-/// Where the second partition begins.
+/// The first digest of the second partition.
 const HALF: u128 = 1 << 127;
 
 #[derive(Clone)]
@@ -29,27 +29,28 @@ struct Stored {
     form: Form,
 }
 
-/// Keys and values, and what was asked of them.
+/// The keys and values of all keyspaces, and a record of requests.
 #[derive(Default)]
 pub(crate) struct Store {
-    /// Of the keyspace that the last request named.
+    /// The keys of the keyspace that the last request named.
     keys: HashMap<Vec<u8>, Stored>,
-    /// Its number, and the keys of the others.
+    /// The number of that keyspace, and the keys of the others.
     keyspace: KeyspaceId,
     other_keyspaces: HashMap<KeyspaceId, HashMap<Vec<u8>, Stored>>,
     /// Results of updates, as replicas remember them.
     pub(crate) answered: HashMap<OpId, Vec<u8>>,
-    /// Keys of all requests, in the order of their first arrival.
+    /// The keys of all requests, in the order of their first arrival.
     pub(crate) requests: Vec<Vec<u8>>,
-    /// Replies to requests for keys that begin with "held", until one for "release" comes.
+    /// Replies to requests for keys that begin with "held"; they are sent when a request for
+    /// "release" arrives.
     held: Vec<(SocketAddrV4, Vec<u8>)>,
-    /// Who listens to what is published.
+    /// Subscribers of published messages.
     listeners: Listeners,
-    /// If not 0, requests that arrive together are handled in an order that follows from it.
+    /// If not 0, the seed by which requests that arrive together are reordered.
     pub(crate) disorder: u64,
 }
 
-/// As every node has it.
+/// The registry of subscriptions that every node has.
 struct Listeners(Registry);
 
 impl Default for Listeners {
@@ -58,7 +59,7 @@ impl Default for Listeners {
     }
 }
 
-/// A number from 0 to `below` - 1, by xorshift: enough to mix up an order.
+/// A number from 0 to `below` - 1, by xorshift, which is random enough to shuffle requests.
 pub(crate) fn draw(seed: &mut u64, below: usize) -> usize {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -81,11 +82,12 @@ impl Store {
         replies
     }
 
-    /// The replies to send for a request: none for keys that begin with "silent".
+    /// The replies to a request; none if its key begins with "silent".
     fn handle(&mut self, from: SocketAddrV4, bytes: &[u8]) -> Vec<(SocketAddrV4, Vec<u8>)> {
-        let (header, message) = Datagram::decode(bytes).expect("the client sends what it should");
+        let (header, message) = Datagram::decode(bytes).expect("the client sends valid datagrams");
         if let Some(reply) = self.answered.get(&header.op) {
-            // It names the op. On a busy machine what is held is asked for again.
+            // The reply names the op. On a busy machine, the client sends a request again whose
+            // reply is held.
             let is_held = self.held.iter().any(|(_, held)| held == reply);
             return if is_held { Vec::new() } else { vec![(from, reply.clone())] };
         }
@@ -130,7 +132,7 @@ impl Store {
         replies
     }
 
-    /// As two partitions.
+    /// Answers as two partitions would.
     fn listen(&mut self, from: SocketAddrV4, listen: &Listen<'_>) -> Vec<(SocketAddrV4, Vec<u8>)> {
         if listen.name.starts_with(b"silent") {
             return Vec::new();
@@ -146,7 +148,7 @@ impl Store {
         vec![(from, answer)]
     }
 
-    /// Listeners are told before the publisher is, as nodes do it.
+    /// Subscribers get the message before the publisher gets its reply, as with nodes.
     fn publish(&mut self, from: SocketAddrV4, publish: &Publish<'_>) -> Vec<(SocketAddrV4, Vec<u8>)> {
         let &Publish { keyspace, op, channel, message, .. } = publish;
         let (to, count) = match self.listeners.0.repeated(op) {
@@ -183,7 +185,7 @@ impl Store {
         }
     }
 
-    /// As two partitions, in pieces of at most three keys.
+    /// Answers as two partitions would, with at most three keys in a reply.
     fn scan(&self, scan: &Scan<'_>, reply: &mut Vec<u8>) {
         let first = scan.range.first();
         let last = if first < HALF { HALF - 1 } else { u128::MAX };
@@ -212,7 +214,7 @@ impl Store {
         piece.encode(reply);
     }
 
-    /// All steps, or none.
+    /// Applies all steps of a transaction, or none.
     fn transaction(&mut self, update: &Update<'_>, steps: &[u8], reply: &mut Vec<u8>) {
         let before = self.keys.clone();
         let (mut taken, mut result) = (Vec::new(), Vec::new());
@@ -316,7 +318,7 @@ impl Store {
     }
 }
 
-/// The key's state after the update and the integer of the reply.
+/// The key's state after the update, and the integer of the reply.
 fn apply(update: &Update<'_>, before: Option<&Stored>) -> Result<(Option<Stored>, i64), Status> {
     let expiry_before = before.map_or(0, |stored| stored.expiry_ms);
     let form = before.map_or(Form::Plain, |stored| stored.form);

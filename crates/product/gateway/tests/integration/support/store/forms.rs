@@ -1,4 +1,4 @@
-//! What operations on hashes do, and those on parts of plain values.
+//! The effects of operations on hashes, and on parts of plain values.
 
 use super::Stored;
 use nicekv_proto::hash::{Field, Name};
@@ -7,7 +7,7 @@ use nicekv_proto::{Form, Operation, Status, Update};
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Whether the key has what the operation is not for.
+/// Whether the key has a value of the wrong type for the operation.
 pub(super) fn is_wrong(update: &Update<'_>, before: Option<&Stored>) -> bool {
     let is_of_any = matches!(
         update.operation,
@@ -29,7 +29,7 @@ pub(super) fn is_wrong(update: &Update<'_>, before: Option<&Stored>) -> bool {
     })
 }
 
-/// The bytes afterwards, none if the key is gone, and the integer of the reply.
+/// The value afterwards (`None` if the key is deleted), and the integer of the reply.
 pub(super) fn apply(
     operation: Operation<'_>,
     before: Option<&Stored>,
@@ -104,7 +104,7 @@ fn change(operation: Operation<'_>, fields: &mut Fields) -> Result<i64, Status> 
             set(fields, name, sum.to_text().into_bytes());
             Ok(0)
         }
-        other => unreachable!("{other:?} is none of hashes"),
+        other => unreachable!("{other:?} is not an operation on hashes"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Scripts, which have the keys that were declared.
+//! Runs scripts; they may access the keys that they declare.
 
 use super::Store;
 use nicekv_proto::{Condition, Datagram, Form, Operation, Status, Update};
@@ -57,7 +57,7 @@ impl ScriptKeys for Lent<'_> {
     }
 }
 
-/// Runs one; all or nothing of it takes effect.
+/// Runs a script. It takes effect as a whole, or not at all.
 pub(super) fn run(store: &mut Store, update: &Update<'_>, call: &ScriptCall<'_>) -> Vec<u8> {
     call.keys.iter().for_each(|key| store.remove_if_expired(key));
     let before = store.keys.clone();
