@@ -1,4 +1,5 @@
-//! The storage target of a node (Replicast §II): a thread with its own socket and directory, which starts once there are groups of targets.
+//! The storage target of a node (Replicast §II): a thread with its own socket and directory. It
+//! starts once the cluster has groups of targets.
 
 use crate::object_names;
 use nicekv_config::{ClusterConfig, NodeSection};
@@ -13,13 +14,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Interval between checks for groups.
+/// Interval between checks whether the node is in a group.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Assumed speed of a disk before it is measured.
+/// Disk speed assumed until the target has measured it.
 const DISK_BYTES_PER_SECOND: u64 = 300 << 20;
-/// Assumed disk speeds for benchmarks, as NODE=BYTES, comma-separated.
+/// Environment variable with disk speeds to assume in benchmarks: NODE=BYTES, comma-separated.
 const DISKS_VARIABLE: &str = "NICEKV_BENCH_DISKS";
-/// The directory inside the node's data directory.
+/// Subdirectory of the node's data directory.
 const DIRECTORY: &str = "chunks";
 
 /// What a target needs to start.
@@ -29,9 +30,9 @@ pub(crate) struct TargetSetup {
     address: Ipv4Addr,
     /// TCP addresses of the metadata service.
     metadata: Vec<SocketAddrV4>,
-    /// Directory of chunks; none: in memory.
+    /// Directory of the chunks; `None`: they are kept in memory.
     storage: Option<(PathBuf, LogIdentity)>,
-    /// For metrics.
+    /// The target's counters, for metrics.
     watch: TargetWatch,
 }
 
@@ -61,7 +62,7 @@ impl TargetSetup {
         }
     }
 
-    /// Waits until the node is in a group, then runs the target until the stop.
+    /// Waits until the node is in a group, then runs the target until the process stops.
     pub(crate) fn run(self, stop: &Stop) -> Result<(), String> {
         self.begin(stop).map_err(|error| format!("{}'s chunks: {error}", self.name))
     }
@@ -102,7 +103,7 @@ impl TargetSetup {
         let config = TargetConfig {
             node: NodeId(self.node),
             process: random()?,
-            // Windows for multicast are longer, so they also fit unicast.
+            // Multicast needs longer reservation windows than unicast, so these fit both.
             reservation: windows(Delivery::Multicast, chunks.link_bits_per_second),
             disk_bytes_per_second: DISK_BYTES_PER_SECOND,
             secret,
@@ -117,7 +118,7 @@ impl TargetSetup {
     }
 }
 
-/// The given speed of a node's disk.
+/// The disk speed of a node, if the variable names one.
 fn disk_of(disks: &str, node: &str) -> Result<Option<u64>, String> {
     let refused = || format!("{DISKS_VARIABLE}={disks}: must be NODE=BYTES,NODE=BYTES…");
     let mut found = None;

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 pub(crate) enum ConfigCommand {
     /// Check configuration files, each alone and all against each other
     ///
-    /// Every problem is a line on standard error (file, line, key, what to do), and the exit code is 2. Nothing is started, bound or
-    /// created.
+    /// Every problem is a line on standard error (file, line, key, what to do), and the exit code
+    /// is 2. Nothing is started, bound or created.
     Check {
         /// Files of one cluster: one for each role, or one for all
         #[arg(required = true, value_name = "FILE")]

@@ -1,11 +1,12 @@
-//! File descriptors: the bounded need of the roles of a process, and what remains for Redis clients.
+//! File descriptors: how many the roles of a process need at most, and how many are left for Redis
+//! clients.
 //!
 //! ```text
 //!   limit of the process ├── its roles: sockets, streams, log, engine, large values ──┤── Redis connections ──┤
 //! ```
 //!
-//! Each number is a bound that its owner keeps to. So Redis connections, however many clients open, never take the descriptor that the log
-//! needs for its next segment.
+//! No role exceeds its number here. So Redis connections, however many clients open, never take the
+//! descriptor that the log needs for its next segment.
 
 use nicekv_gateway::CONNECTIONS_MAX;
 use nicekv_operator::failure::Failure;
@@ -16,23 +17,24 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Standard streams, the event log, signals, metrics connections (16), and what libraries open briefly.
 const PROCESS: usize = 48;
-/// Sockets, wakers and the lock of a role's directory.
+/// A role's sockets, wakers, and the lock of its directory.
 const ROLE: usize = 12;
 /// Segments of a node's log: current, next, one being removed, and their directory.
 const LOG: usize = 8;
-/// Tables that a merge opens in addition.
+/// Tables that a merge has open in addition to the engine's.
 const MERGE: usize = 32;
-/// Segments in use beside those kept open. A node has two sets: large values and object chunks.
+/// Value segments in use, in addition to those that are kept open. A node has two sets: large
+/// values and object chunks.
 const SEGMENTS_IN_USE: usize = 16;
 /// Sockets, epoll and wakers of a gateway thread.
 const GATEWAY_THREAD: usize = 4;
 const LISTENERS: usize = 2;
-/// Socket and waker of a native client: `up` has one for each keyspace.
+/// Socket and waker of a native client; `up` has a client for each keyspace.
 const CLIENT: usize = 4;
-/// A gateway with fewer connections is useless.
+/// A gateway that could accept fewer connections than this does not start.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Upper bound of the descriptors that a process needs.
+/// The maximum number of descriptors that a process needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs(usize);
 
@@ -56,7 +58,7 @@ impl Needs {
         Self(self.0 + ROLE)
     }
 
-    /// A gateway with this many threads, without connections of clients.
+    /// A gateway with this many threads; connections of clients are not included.
     pub(crate) fn gateway(self, threads: usize) -> Self {
         Self(self.0 + threads * GATEWAY_THREAD + LISTENERS)
     }
@@ -65,12 +67,12 @@ impl Needs {
         Self(self.0 + count * CLIENT)
     }
 
-    /// Raises the limit of the process to the maximum, and fails if it is too low.
+    /// Raises the limit of the process to the maximum. Fails if even that is too low.
     pub(crate) fn check(self) -> Result<(), Failure> {
         self.room(raised_limit(), 0).map(|_| ()).map_err(Failure::Environment)
     }
 
-    /// The same for a process with a gateway; returns the connection limit.
+    /// The same for a process with a gateway. Returns the maximum number of Redis connections.
     pub(crate) fn connections(self) -> Result<usize, Failure> {
         self.room(raised_limit(), CONNECTIONS_MIN).map_err(Failure::Environment)
     }
@@ -89,7 +91,7 @@ impl Needs {
 /// Raises the soft limit to the hard limit.
 fn raised_limit() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // If that fails, the present limit counts.
+    // If this fails, the current limit applies.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = getrlimit(Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))

@@ -1,4 +1,4 @@
-//! Checks the commands, flags and paths in the documents against the program and the tree.
+//! Checks the commands, flags and paths in the documents against the program and the source tree.
 
 use crate::Arguments;
 use clap::{Command, CommandFactory, Subcommand};
@@ -10,14 +10,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// `nicekv` with the commands of the programs that it runs. The simulator has flags of its own.
+/// `nicekv`, including the commands of the programs that it runs, except the simulator, which has
+/// its own parser.
 fn program() -> Command {
     Arguments::command()
         .mut_subcommand("lab", |_| LabCommand::augment_subcommands(Command::new("lab")))
         .mut_subcommand("bench", |_| BenchCommand::augment_subcommands(Command::new("bench")))
 }
 
-/// Pages of the book, by their paths in the tree.
+/// Collects the paths of the book's pages, relative to the root of the source tree.
 fn pages(folder: &str, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(root().join(folder)).expect("a folder of the book") {
         let entry = entry.expect("listed");
@@ -42,7 +43,7 @@ fn documents() -> impl Iterator<Item = (String, String)> {
     names.into_iter().map(read)
 }
 
-/// Lines of the ```sh blocks, without comments.
+/// Lines of the documents' ```sh blocks, without comments.
 fn typed(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut is_shell = false;
@@ -57,7 +58,7 @@ fn typed(text: &str) -> Vec<String> {
     lines
 }
 
-/// Code within sentences, which begins with `start`.
+/// Inline code in sentences that begins with `start`.
 fn mentioned<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut is_block = false;
@@ -70,13 +71,13 @@ fn mentioned<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     found
 }
 
-/// The words of a command of this program, if the line is one.
+/// The words of a command line, if it runs this program.
 fn words(line: &str) -> Option<Vec<&str>> {
     let line = line.strip_prefix("sudo ").unwrap_or(line);
     let line = ["nicekv ", "target/release/nicekv ", "target/debug/nicekv ", "cargo run --release -- "]
         .into_iter()
         .find_map(|start| line.strip_prefix(start))?;
-    // What another program does with the output is its own.
+    // The program's output may be piped to another command, which is ignored.
     let line = line.split([';', '|', '>', '<']).next().unwrap_or_default();
     Some(line.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\''])).collect())
 }
@@ -112,7 +113,8 @@ fn the_reference_lists_every_command() {
     assert!(missing.is_empty(), "docs/reference/cli.md does not list {missing:?}");
 }
 
-/// What is wrong with a command that sentences mention, often in part: its subcommands and flags are looked at, not its values.
+/// The problem with a command that a sentence mentions, often in part: its subcommands and flags
+/// are checked, not its values.
 fn wrong_with(words: &[&str]) -> Option<String> {
     let mut command = program();
     command.build();
@@ -120,11 +122,11 @@ fn wrong_with(words: &[&str]) -> Option<String> {
     let mut is_name = true;
     for word in words {
         if word.ends_with('…') {
-            // Of several commands the beginning.
+            // Of alternatives such as `put|get`, only the beginning is checked.
             return None;
         }
         if let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) {
-            // What follows a flag may be its value.
+            // The word after a flag may be its value.
             is_name = false;
             let flag: &str = flag.split('=').next().unwrap_or_default().trim_end_matches(['…', ',', '.']);
             let is_known = command.get_arguments().any(|argument| argument.get_long() == Some(flag));
@@ -137,7 +139,7 @@ fn wrong_with(words: &[&str]) -> Option<String> {
             let is_value = !word.starts_with(|first: char| first.is_ascii_lowercase());
             match command.find_subcommand(word) {
                 Some(found) => command = found,
-                // A command that has others may be one by itself: `nicekv node --config …`.
+                // A command with subcommands may also be run without one: `nicekv node --config …`.
                 None if is_value || command.get_positionals().next().is_some() => is_name = false,
                 None => return Some(format!("`{}` has no command {word:?}", command.get_name())),
             }
@@ -151,7 +153,7 @@ fn commands_in_sentences_exist_with_their_flags() {
     let mut wrong = Vec::new();
     for (name, text) in documents() {
         for code in mentioned(&text, "nicekv ") {
-            // `nicekv node add | drain | remove` are three.
+            // `nicekv node add | drain | remove` stands for three commands.
             let mut parts = code["nicekv ".len()..].split(" | ");
             let first: Vec<&str> = parts.next().unwrap_or_default().split_ascii_whitespace().collect();
             let leading: Vec<&str> = first[..first.len().saturating_sub(1)].to_vec();
@@ -167,7 +169,8 @@ fn commands_in_sentences_exist_with_their_flags() {
 #[test]
 fn named_files_exist() {
     let mut wrong = Vec::new();
-    // The names of mutants are of the tree that they were found in; `.ci/mutants` compares them.
+    // The mutants' files may have been renamed since they were recorded; `.ci/mutants` checks
+    // these.
     for (name, text) in documents().filter(|(name, _)| name != "docs/MUTANTS.md") {
         for start in ["docs/", "deploy/", "crates/", "clients/", ".ci/"] {
             for code in mentioned(&text, start) {
@@ -181,7 +184,7 @@ fn named_files_exist() {
     assert!(wrong.is_empty(), "not there: {}", wrong.join("\n"));
 }
 
-/// The anchor that a heading gets, on GitHub and in the book.
+/// The anchor of a heading, on GitHub and in the book.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = heading.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));

@@ -1,4 +1,4 @@
-//! The gateway for Redis clients in this process.
+//! The gateway for Redis clients, as a role of this process.
 
 use crate::logs::events::Event;
 use crate::logs::watch::emit;
@@ -43,10 +43,12 @@ pub(crate) struct GatewayFlags {
     /// Threads that serve Redis clients, 1 to 64 [default: from the file, or half of the processors, 1 to 8]
     #[arg(long, value_name = "N")]
     pub(crate) gateway_threads: Option<ThreadCount>,
-    /// MiB that large arguments and values (above 4 KiB) of all connections may hold; further ones wait; one command may hold half [default: from the file, or 256, or twice the longest value]
+    /// Memory in MiB for large arguments and values (above 4 KiB) of all connections; further ones
+    /// wait; one command may use half [default: from the file, or 256, or twice the longest value]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_large_mib: Option<NonZero<usize>>,
-    /// MiB of the longest value that Redis clients may set or get, 1 to 512 [default: from the file, or 64]
+    /// Longest value in MiB that Redis clients may set or get, 1 to 512 [default: from the file, or
+    /// 64]
     #[arg(long, value_name = "MIB")]
     pub(crate) gateway_value_mib: Option<ValueLimit>,
     /// File with the default user's password on one line [default: from the file, or no password]
@@ -55,25 +57,26 @@ pub(crate) struct GatewayFlags {
     /// File with users as lines of a Redis ACL file: user NAME on >PASSWORD ~PATTERN +@CATEGORY -COMMAND …; `ACL LOAD` reads it again [default: from the file]
     #[arg(long, value_name = "FILE")]
     pub(crate) acl_file: Option<PathBuf>,
-    /// Serve clients of other hosts even without a password
+    /// Serve clients on other hosts even without a password
     #[arg(long)]
     pub(crate) no_protected_mode: bool,
     /// Address for Redis clients with TLS; needs --tls-certificate and --tls-key [default: from the file, or none]
     #[arg(long, value_name = "ADDR:PORT", value_parser = address::parse)]
     pub(crate) tls_resp: Option<SocketAddr>,
-    /// Certificate shown to clients, with its intermediates (PEM) [default: from the file]
+    /// Certificate of the gateway, with its intermediates (PEM) [default: from the file]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// Private key of that certificate (PEM) [default: from the file]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Authority of the certificates that clients have to show (PEM) [default: from the file, or clients need none]
+    /// Authority of client certificates (PEM); clients must show one of them [default: from the
+    /// file, or clients need none]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 }
 
 impl GatewayFlags {
-    /// The settings: flags, then the file.
+    /// The settings from flags; where a flag is absent, from the file.
     pub(crate) fn settings(&self, section: Option<&GatewaySection>) -> Result<Settings, Failure> {
         let of_file = |section: &GatewaySection| users(&section.password_file, &section.acl_file);
         let users = users(&self.password_file, &self.acl_file).or(section.and_then(of_file));
@@ -92,7 +95,7 @@ impl GatewayFlags {
 }
 
 impl GatewayFlags {
-    /// The TLS address and files.
+    /// The TLS address and files, if TLS is configured.
     fn tls(&self, section: Option<&GatewaySection>) -> Result<Option<(SocketAddr, TlsFiles)>, Failure> {
         let of_file =
             |field: fn(&GatewaySection) -> &Option<PathBuf>| section.and_then(|one| field(one).clone());
@@ -120,7 +123,7 @@ fn users(password_file: &Option<PathBuf>, acl_file: &Option<PathBuf>) -> Option<
     acl_file.clone().map(UserSource::AclFile).or(of_password)
 }
 
-/// Settings of a gateway; absent ones have defaults.
+/// Settings of a gateway; for absent ones, the defaults apply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     threads: Option<ThreadCount>,
@@ -133,13 +136,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Checks that its files can be read.
+    /// Checks that the files that the settings name can be read.
     fn check(&self) -> Result<(), Failure> {
         let tls = self.tls.as_ref().map_or(Ok(()), |(_, files)| files.check());
         self.users.check().and(tls).map_err(Failure::Environment)
     }
 
-    /// Binds the address without TLS, `plain`, and the one with TLS.
+    /// Binds `plain`, and the TLS address of the settings.
     pub(crate) fn bind(&self, plain: Option<SocketAddr>) -> Result<Listeners, Failure> {
         let tls = self.tls.as_ref().map(|(address, _)| bind(*address)).transpose()?;
         Ok(Listeners { plain: plain.map(bind).transpose()?, tls })
@@ -153,7 +156,7 @@ impl Settings {
         self.tls.is_some()
     }
 
-    /// The login that clients need at this address, and whether clients without it are refused.
+    /// How clients log in at this address, in words, and whether clients who do not are refused.
     pub(crate) fn access(&self, address: SocketAddr) -> (&'static str, bool) {
         match self.users {
             UserSource::PasswordFile(_) => ("password", true),
@@ -164,7 +167,7 @@ impl Settings {
         }
     }
 
-    /// The flags with which `redis-cli` logs in.
+    /// The options with which `redis-cli` logs in.
     pub(crate) fn login(&self) -> &'static str {
         match self.users {
             UserSource::Open => "",
@@ -179,7 +182,8 @@ impl Settings {
         config.tls = self.tls.map(|(_, files)| files);
         if let Some(limit) = self.value_mib_max {
             config.client.value_bytes_max = limit.bytes();
-            // One command may hold half of it.
+            // One command may use half of the memory, so it must be at least twice the longest
+            // value.
             config.large_bytes_max = config.large_bytes_max.max(2 * limit.bytes());
         }
         if let Some(mib) = self.memory_mib_max {
@@ -191,8 +195,9 @@ impl Settings {
     }
 }
 
-/// Prepares the threads of a gateway. Its native clients bind `address`, and use the edges of this process's switch if there is one. It
-/// starts with `keyspaces` and learns of others from the metadata `instances`. `connections_max` is what the descriptor limit allows.
+/// Prepares the threads of a gateway. Their native clients bind `address`; if the switch runs in
+/// this process, they use its edges. The gateway starts with `keyspaces` and learns of new ones
+/// from the metadata `instances`. `connections_max`: as many as the limit of open files allows.
 pub(crate) fn prepare(
     name: &str,
     listeners: Listeners,
@@ -233,9 +238,9 @@ struct Watch {
     name: String,
     known: KnownKeyspaces,
     instances: Vec<SocketAddrV4>,
-    /// Time of the last answer, or of the start, on the boot-time clock.
+    /// When the metadata service last answered, or the gateway started (boot-time clock).
     answered_ns: u64,
-    /// Whether the silence has been logged.
+    /// The metadata service does not answer, and this has been logged.
     is_silent: bool,
 }
 
@@ -245,13 +250,13 @@ impl Watch {
     }
 
     fn look(&mut self, stop: &Stop) {
-        // The file may name no metadata service.
+        // The configuration file may name no metadata service.
         if self.instances.is_empty() {
             return;
         }
         match admin::ask(&self.instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) {
             Ok(json) => self.on_answer(&json),
-            // The whole cluster may be stopping.
+            // If this process is stopping, so may be the whole cluster: not worth a message.
             Err(_) if stop.is_stopped() => {}
             Err(none) => self.on_silence(&none),
         }
@@ -278,7 +283,7 @@ impl Watch {
     }
 }
 
-/// A message if this host has no route to the virtual rings.
+/// An error message if this host has no route to the virtual rings.
 pub(crate) fn missing_route(keyspaces: &[Keyspace]) -> Option<String> {
     let vrings = keyspaces.first()?.vrings;
     let ring = SocketAddrV4::new(vrings.unicast, vrings.port);
@@ -291,7 +296,7 @@ pub(crate) fn missing_route(keyspaces: &[Keyspace]) -> Option<String> {
     })
 }
 
-/// The statistics of a keyspace for INFO.
+/// The key counts of a keyspace, for INFO.
 fn stored(keyspace: &KeyspaceInfo) -> Stored {
     let UsageStatus { keys, expiring, expiry_ms, .. } = keyspace.usage;
     Stored { keyspace: KeyspaceId(keyspace.id), keys, expiring, expiry_ms }
@@ -301,7 +306,7 @@ fn stored(keyspace: &KeyspaceInfo) -> Stored {
 pub(crate) struct RespAddresses {
     plain: Option<SocketAddr>,
     tls: Option<SocketAddr>,
-    /// The flags with which `redis-cli` logs in.
+    /// The options with which `redis-cli` logs in.
     login: &'static str,
 }
 
@@ -313,20 +318,20 @@ impl RespAddresses {
         Ok(Self { plain: address(&listeners.plain)?, tls: address(&listeners.tls)?, login })
     }
 
-    /// The address without TLS, or else the one with TLS.
+    /// The address without TLS if there is one, otherwise the one with TLS.
     pub(crate) fn preferred(&self) -> Result<SocketAddr, Failure> {
         let address = self.plain.or(self.tls);
         address.ok_or_else(|| Failure::Environment("no listener: pass --resp or --tls-resp".into()))
     }
 
-    /// As words of the line that begins with "ready".
+    /// The addresses as they appear in the "ready" line.
     pub(crate) fn ready_words(&self) -> String {
         let named = [("resp", self.plain), ("tls-resp", self.tls)];
         let words = named.into_iter().filter_map(|(name, address)| Some(format!("{name}={}", address?)));
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// The command line of `redis-cli` that connects.
+    /// The `redis-cli` command line that connects to this gateway.
     pub(crate) fn redis_cli(&self) -> Result<String, Failure> {
         let (address, login) = (self.preferred()?, self.login);
         let tls = if self.plain.is_some() { "" } else { " --tls --cacert FILE" };

@@ -1,4 +1,5 @@
-//! Answering gets of a node in the kernel, if the role may load eBPF programs and clients reach the node directly.
+//! Gets answered by a node's kernel. This needs permission to load eBPF programs, and a network
+//! interface through which clients reach the node directly.
 
 use crate::logs::events::Event;
 use crate::logs::watch::emit;
@@ -8,12 +9,12 @@ use nicekv_kernel_gets::{ENTRY_WORDS, Program, Size, WAYS};
 use nicekv_switch_xdp::gets::RunningGets;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
-/// Partitions of a node whose gets the kernel answers.
+/// Maximum number of a node's partitions whose gets the kernel answers.
 const GATES: u32 = 4096;
-/// Owners of hot keys whose copies the kernel may use.
+/// Maximum number of hot-key owners whose leased copies the kernel may serve.
 const LESSORS: u32 = 1024;
 
-/// A loaded program and its size.
+/// A loaded eBPF program, and the size of its table.
 pub(crate) type Loaded = (Box<dyn Program + Send>, Size);
 
 /// Loads the program if possible; otherwise logs why not.
@@ -48,7 +49,7 @@ fn try_load(config: &ClusterConfig, section: &NodeSection) -> Result<(String, Lo
     Ok((interface, (Box::new(program), size)))
 }
 
-/// The size that fits into this much memory.
+/// The largest table that fits into this much memory.
 fn size_of(mebibytes: u32) -> Option<Size> {
     let entries = (u64::from(mebibytes) << 20) / (8 * ENTRY_WORDS as u64);
     let entries = 1 << u32::try_from(entries).ok()?.checked_ilog2()?;

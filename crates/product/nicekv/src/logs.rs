@@ -1,12 +1,13 @@
-//! Logs: events of roles on standard error, one per line, for people or as JSON; none per request.
+//! Logs: events of roles on standard error, one per line, as text or JSON. Requests are not logged.
 //!
 //! ```text
 //!   2026-11-23T02:05:06.123Z INFO partition role=node name=node-0 partition=3 epoch=7 standing=consistent primary=2 leads=false
 //!   {"time":"2026-11-23T02:05:06.123Z","level":"info","event":"partition","role":"node","name":"node-0","partition":3,…}
 //! ```
 //!
-//! Roles do not log themselves: a thread beside them observes each, as metrics do, and logs what has changed ([`watch`]). So no thread that
-//! serves clients waits for the reader of the log, and what came and went between two observations is not logged. Our other crates log
+//! Roles do not write logs themselves: a separate thread observes each role, as for metrics, and
+//! logs what has changed ([`watch`]). So a slow reader of the log never delays a thread that serves
+//! clients; a state that lasts only between two observations is not logged. Our other crates log
 //! through the `log` crate; events of third-party crates are dropped.
 
 pub(crate) mod events;
@@ -21,7 +22,7 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Log targets of our crates begin with this.
+/// Log targets of our crates begin with this prefix.
 const TARGET: &str = "nicekv";
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
@@ -37,7 +38,7 @@ pub(crate) struct LogArguments {
 }
 
 impl LogArguments {
-    /// The flags, or else the file.
+    /// The flags; where one is absent, the setting of the file.
     pub(crate) fn or(self, file: LogSection) -> LogSection {
         LogSection {
             level: self.log_level.unwrap_or(file.level),
@@ -59,12 +60,13 @@ pub(crate) fn begin(LogSection { level, format }: LogSection) -> Result<(), Fail
     log::set_boxed_logger(Box::new(Emitter(format))).map_err(Failure::environment)
 }
 
-/// Whether events are JSON; then standard output is not used.
+/// Whether events are JSON; if so, standard output is not used.
 pub(crate) fn is_json() -> bool {
     FORMAT.get() == Some(&LogFormat::Json)
 }
 
-/// Logs the failure that ends the process if events are JSON; false if it still has to be printed.
+/// If events are JSON, logs the failure that ends the process; otherwise returns false, and the
+/// caller prints it.
 pub(crate) fn failed(failure: &Failure) -> bool {
     if is_json() {
         log::error!(reason = failure.to_string().as_str(); "failed");
@@ -84,7 +86,7 @@ impl Log for Emitter {
             return;
         }
         let line = line(self.0, SystemTime::now(), record);
-        // There is nowhere left to report a failure.
+        // If standard error fails, there is nowhere to report that.
         _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 
@@ -145,7 +147,8 @@ fn time(at: SystemTime) -> String {
     )
 }
 
-/// The date a number of days after 1970-01-01, computed in years that start in March and cycles of 400 years.
+/// The year, month and day of a number of days since 1970-01-01. It counts years from March, in
+/// cycles of 400 years.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (cycle, of_cycle) = (days / 146_097, days % 146_097);

@@ -1,9 +1,11 @@
-//! `nicekv`: the one binary, with every role and every command.
+//! `nicekv`: one binary for every role and every command.
 //!
-//! Reading order: [`roles`] (one thread per role), [`up`] (all roles in one process), [`gateway`], [`logs`]. Commands that talk to a
-//! running cluster are in the crate `nicekv-operator`, configuration files in `nicekv-config`.
+//! Reading order: [`roles`] (one thread per role), [`up`] (all roles in one process), [`gateway`],
+//! [`logs`]. Commands that talk to a running cluster are in the crate `nicekv-operator`,
+//! configuration files in `nicekv-config`.
 //!
-//! Exit codes: 0 success, 1 the operation or check failed, 2 usage or environment. Each failure is one line on standard error.
+//! Exit codes: 0 success, 1 the operation or check failed, 2 usage or environment. Each failure is
+//! one line on standard error.
 
 mod chunk_target;
 mod config;
@@ -45,7 +47,8 @@ struct Arguments {
 enum Command {
     /// Run a whole cluster in this process, on the loopback interface, without privileges
     ///
-    /// Runs in the foreground until Ctrl-C. The line that begins with "ready" says where Redis clients connect.
+    /// Runs in the foreground until Ctrl-C. The line that begins with "ready" has the address for
+    /// Redis clients.
     Up(up::UpArguments),
     /// Run a storage node; or list, add, drain and remove nodes
     #[command(after_long_help = configuration_help(Template::Node))]
@@ -87,8 +90,9 @@ enum Command {
     Delete(values::DeleteArguments),
     /// List keys
     ///
-    /// One per line: in byte order if the keyspace is partitioned by range, otherwise partition by partition. Keys that exist for the
-    /// whole time of the scan are listed; keys that are created or deleted meanwhile may be.
+    /// Prints one key per line: in byte order if the keyspace is partitioned by range, otherwise
+    /// partition by partition. Keys that exist during the whole scan are listed; keys that are
+    /// created or deleted meanwhile may be.
     Scan(scan::ScanArguments),
     /// Store, read, list and delete objects of any length
     #[command(subcommand)]
@@ -115,15 +119,16 @@ enum Command {
     ///
     /// Lines that begin with WRONG are problems, worst first.
     ///
-    /// Keys and bytes (keys and values, one copy of each) are counted in the background at about 1 MiB/s per node: a second or two after
-    /// the last write they are exact; a ~ marks older counts. Rates are requests that reached the nodes, including client retries,
-    /// between their last two reports, which they send once a second.
+    /// Keys and bytes (keys and values, one copy of each) are counted in the background at about 1
+    /// MiB/s per node: a second or two after the last write they are exact; a ~ marks older counts.
+    /// Rates count requests that reached the nodes, including retries of clients, between the
+    /// nodes' last two reports; nodes report once a second.
     Status(status::StatusArguments),
     /// Calculate how many nodes and partitions fit into a switch with given table sizes
     Plan(plan::PlanArguments),
     /// Show problems, keyspaces, nodes, latencies and switch tables live; `q` quits
     Top(top::TopArguments),
-    /// Run Lua scripts for a node, which starts this process itself
+    /// Run Lua scripts for a node; nodes start this process themselves
     #[command(hide = true)]
     ScriptWorker,
 }
@@ -142,10 +147,11 @@ struct MetadataArguments {
     /// Name of this instance, one of `instances` in the file
     #[arg(long, default_value = nicekv_config::MetadataSection::FIRST)]
     name: String,
-    /// Where to keep the state [default: from the file]
+    /// Where to keep the metadata service's state [default: from the file]
     #[arg(long, value_enum)]
     store: Option<nicekv_config::Store>,
-    /// Members of etcd, comma-separated, such as http://10.20.0.2:2379 or https://… [default: from the file]
+    /// etcd endpoints, comma-separated, such as http://10.20.0.2:2379 or https://… [default: from
+    /// the file]
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     endpoints: Vec<String>,
     #[command(flatten)]
@@ -159,13 +165,13 @@ struct MetadataArguments {
 /// PEM files for https endpoints.
 #[derive(clap::Args)]
 struct TlsArguments {
-    /// Authority of etcd's certificates, for https endpoints [default: from the file]
+    /// Authority (PEM) of etcd's certificates, for https endpoints [default: from the file]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// Client certificate for etcd, if it asks for one [default: from the file]
     #[arg(long, value_name = "FILE", requires = "key_file")]
     certificate_file: Option<PathBuf>,
-    /// Private key of that certificate
+    /// Private key of the client certificate
     #[arg(long, value_name = "FILE", requires = "certificate_file")]
     key_file: Option<PathBuf>,
 }
@@ -180,7 +186,7 @@ impl TlsArguments {
 }
 
 impl MetadataArguments {
-    /// The file, with the flags applied to it.
+    /// Reads the file, and applies the flags to it.
     fn config(self) -> Result<nicekv_config::ClusterConfig, Failure> {
         let Self { file: ConfigArguments { config: path }, store, endpoints, tls, .. } = self;
         let config = nicekv_config::read_with(&path, RoleKind::Metadata, |config| {
@@ -259,7 +265,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
     if matches!(command, Command::Up(_) | Command::Node(_) | Command::Metadata(_) | Command::Switch(_)) {
-        // Files that the storage engine creates must be private as well.
+        // Umask for the whole process: files that the storage engine creates must be private as
+        // well.
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
     }
     match command {
@@ -306,7 +313,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Begins logging, and returns the configuration.
+/// Starts logging, and returns the configuration.
 fn logged(
     config: nicekv_config::ClusterConfig,
     arguments: logs::LogArguments,

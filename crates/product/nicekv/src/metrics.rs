@@ -14,16 +14,16 @@ pub(crate) struct MetricsArguments {
     metrics: Option<SocketAddr>,
 }
 
-/// The endpoint, if there is one: bound but not served yet.
+/// The bound endpoint, if metrics are served; requests are not answered yet.
 pub(crate) struct Endpoint(Option<TcpListener>);
 
 impl MetricsArguments {
-    /// The flag, or else the file.
+    /// The flag if present, otherwise the setting of the file.
     pub(crate) fn or(self, of_file: Option<SocketAddr>) -> Self {
         Self { metrics: self.metrics.or(of_file) }
     }
 
-    /// Binds it early, so that a port in use is an error before anything runs.
+    /// Binds the address early, so that a port in use is an error before any role runs.
     pub(crate) fn bind(self) -> Result<Endpoint, Failure> {
         let bound = self.metrics.map(|address| {
             TcpListener::bind(address).map_err(|error| {
@@ -40,7 +40,7 @@ impl Endpoint {
         self.0.as_ref()?.local_addr().ok()
     }
 
-    /// The role that serves the metrics of these sources; none without an endpoint.
+    /// The role that serves the metrics of these sources; `None` without an endpoint.
     pub(crate) fn role(self, sources: Vec<Source>) -> Result<Option<Role>, Failure> {
         let Some(listener) = self.0 else { return Ok(None) };
         let address = listener.local_addr().map_err(Failure::environment)?;

@@ -1,4 +1,5 @@
-//! Lists the chunks that objects need, for a storage target, once a round of garbage collection is adopted (P8).
+//! Lists the chunks that objects need, for a node's storage target, once the cluster has adopted a
+//! round of garbage collection (P8).
 
 use crate::logs::{events::Event, watch::emit};
 use futures_executor::block_on;
@@ -16,15 +17,16 @@ use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::new_client_id;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Pieces of a keyspace requested at a time.
+/// Pieces of a keyspace scanned at a time.
 const PIECES_MAX: usize = 4;
 
-/// The lister of a node's target: finds object keyspaces at the metadata service and scans them from `address`.
+/// Creates the function with which a node's target lists needed chunks. It finds the keyspaces of
+/// objects at the metadata service, and scans them from `address`.
 pub(crate) fn lister(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4Addr) -> ListNames {
     let mut logged = None;
     Box::new(move |round, needs| {
         let Some(info) = cluster(&metadata, &AdminRequest::ClusterInfo) else { return false };
-        // Partitions that are created later start with this round or a later one.
+        // Partitions created after the adoption begin with this round or a later one.
         let is_adopted = |info: &ClusterInfo| {
             info.chunks.as_ref().is_some_and(|chunks| Round(chunks.round) == round && chunks.is_adopted)
         };
@@ -33,7 +35,7 @@ pub(crate) fn lister(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4Add
             names.all(|keyspace| match list(keyspace, info.port, address, needs) {
                 Ok(is_whole) => is_whole,
                 Err(reason) => {
-                    // Logged once for each round.
+                    // Logged once per round.
                     if logged.replace(round) != Some(round) {
                         let event = Event::new(Level::Warn, "names-not-listed").with("round", round.0);
                         emit("node", &node, event.with("reason", reason.as_str()));
@@ -45,7 +47,7 @@ pub(crate) fn lister(node: String, metadata: Vec<SocketAddrV4>, address: Ipv4Add
     })
 }
 
-/// Passes the chunks of every object to `needs`; false if `needs` stops early.
+/// Passes the chunks of every object to `needs`. Returns false if `needs` stops the listing.
 fn list(
     keyspace: &KeyspaceInfo,
     port: u16,
@@ -68,8 +70,9 @@ fn list(
     })
 }
 
-/// The chunks of an object. A manifest too long for a listing is read by a get: if it changed meanwhile, the present one counts, or it is
-/// newer than the round.
+/// The chunks of an object. A manifest that is too long for a listing is read by a get. If the
+/// object has changed since the listing, the get returns the current manifest, or one that is newer
+/// than the round.
 async fn chunks_of(client: &Client, Listed { key, value }: Listed) -> Result<Vec<ChunkId>, String> {
     let value = match value {
         Some(value) => Some(value),
@@ -78,7 +81,7 @@ async fn chunks_of(client: &Client, Listed { key, value }: Listed) -> Result<Vec
     match value.map(|value| Manifest::decode(&value)) {
         Some(Ok(manifest)) => Ok(manifest.chunks),
         None | Some(Err(ManifestError::NotOurs)) => Ok(Vec::new()),
-        // It may reference chunks, so nothing may be deleted.
+        // An unreadable manifest may reference chunks, so this round must delete nothing.
         Some(Err(error)) => Err(format!("{:?}: {error}", key.escape_ascii().to_string())),
     }
 }

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
-/// Reserves of the nodes of one process that share a disk.
+/// Reserves of the nodes of this process, which share a disk.
 pub(crate) struct Reserves {
-    /// A directory on the disk.
+    /// A directory on that disk.
     place: PathBuf,
     nodes: usize,
     options: StorageOptions,
 }
 
 impl Reserves {
-    /// For this many nodes on the disk of `place`, which must exist.
+    /// Reserves for this many nodes on the disk of `place`, which must exist.
     pub(crate) fn of(place: &Path, nodes: usize, reserve: Option<ReserveMib>) -> Result<Self, Failure> {
         let options = match reserve {
             Some(reserve) => StorageOptions::with_reserve(reserve.bytes()),
@@ -33,16 +33,16 @@ impl Reserves {
         self.options
     }
 
-    /// Free space that the nodes need to accept puts.
+    /// Free bytes that the nodes need to accept puts.
     fn needed_bytes(&self) -> u64 {
         let reserve_bytes = self.nodes as u64 * self.options.reserve_bytes;
         reserve_bytes + free_bytes_min(reserve_bytes)
     }
 
-    /// A warning if the nodes in these directories will refuse puts.
+    /// A warning if the disk is so full that the nodes in these directories will refuse puts.
     pub(crate) fn shortage(&self, directories: &[impl AsRef<Path>]) -> Result<Option<String>, Failure> {
         let free = RealFiles.available(&self.place).map_err(|error| unknown(&self.place, &error))?;
-        // The reserve files of an earlier process are reused.
+        // Reserve files of an earlier process are reused, so they count as free.
         let reserved =
             |directory: &Path| std::fs::metadata(directory.join(RESERVE_FILE)).map_or(0, |it| it.len());
         let has: u64 = free + directories.iter().map(|directory| reserved(directory.as_ref())).sum::<u64>();

@@ -1,4 +1,5 @@
-//! A role: one or more threads that run until the process stops, or stop it when they fail.
+//! A role: one or more threads that run until the process stops. A role that fails stops the
+//! process.
 
 use crate::logs;
 use nicekv_metrics::Source;
@@ -7,7 +8,7 @@ use nicekv_runtime::Stop;
 use std::io::Write;
 use std::thread::JoinHandle;
 
-/// A prepared role, which runs until the stop; its error is one line.
+/// A prepared role; calling it runs the role until the process stops. Its error is one line.
 pub(crate) type Role = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
 
 /// A role, and the source of its metrics.
@@ -61,11 +62,11 @@ pub(crate) fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Waits for the stop and for all threads to end; fails if a role failed.
+/// Waits until the process is stopped and all threads have ended. Fails if a role failed.
 pub(crate) fn ended(stop: &Stop, threads: impl IntoIterator<Item = JoinHandle<()>>) -> Result<(), Failure> {
     stop.wait().map_err(Failure::operation)?;
     for thread in threads {
-        // The failure of a thread that panicked is in `stop`.
+        // If the thread panicked, `stop` has its failure.
         let _ = thread.join();
     }
     stop.failure().map_or(Ok(()), |failure| Err(Failure::Operation(failure)))

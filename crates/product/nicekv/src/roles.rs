@@ -1,7 +1,8 @@
-//! The roles of a cluster, each on its own thread, whether all are in one process (`up`) or each in its own.
+//! The roles of a cluster, each on its own thread, whether all are in one process (`up`) or each is
+//! a separate process.
 //!
-//! A role is first *prepared* (sockets bound, locks taken, configuration checked), which may fail with one line, and then *spawned*. A role
-//! that fails stops the whole process.
+//! A role is first *prepared* (sockets bound, locks taken, configuration checked), which may fail
+//! with a one-line error, and then *spawned*. A role that fails stops the whole process.
 
 use crate::chunk_target::TargetSetup;
 use crate::descriptors::Needs;
@@ -40,10 +41,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The program that runs the scripts of a node: this one.
+/// The program that runs the scripts of a node: this same binary.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 const SCRIPT_WORKER: &str = "script-worker";
-/// Timeouts of etcd endpoints that fit into a leader's lease.
+/// How many timeouts of an etcd endpoint fit into a leader's lease.
 const ASKED_PER_LEASE: u32 = 5;
 
 /// Opens or creates a data directory of the cluster.
@@ -92,7 +93,8 @@ where
     Ok(Prepared { role: Box::new(move |stop| service.run(stop).map_err(|error| error.to_string())), source })
 }
 
-/// Prepares a storage node with its data in `directory`, or in memory. Its log is read when the role runs.
+/// Prepares a storage node with its data in `directory`, or in memory. The node's log is read
+/// later, when the role runs.
 pub(crate) fn prepare_node(
     config: &ClusterConfig,
     section: &NodeSection,
@@ -142,7 +144,8 @@ pub(crate) fn prepare_node(
         };
         let target = spawn_beside(stop, target);
         let ended = node.answering(inquiries).run(stop).map_err(|error| error.to_string());
-        // At a stop the directory must stay locked until the target has ended, too. A failure is reported at once instead.
+        // After a normal stop, the directory must stay locked until the target has ended, too. A
+        // failure is reported at once instead.
         if ended.is_ok() {
             let _ = target.map(JoinHandle::join);
         }
@@ -151,7 +154,7 @@ pub(crate) fn prepare_node(
     Ok(Prepared { role, source })
 }
 
-/// Spawns the storage target of a node.
+/// Spawns a thread for the storage target of a node.
 fn spawn_beside(stop: &Stop, target: TargetSetup) -> Option<JoinHandle<()>> {
     let running = stop.clone();
     spawn(stop, "target", move || target.run(&running))
@@ -162,7 +165,7 @@ pub(crate) fn run_script_worker() -> Result<(), Failure> {
     nicekv_scripts::serve().map_err(Failure::environment)
 }
 
-/// TLS of the connection to etcd.
+/// TLS settings of the connection to etcd.
 fn etcd_tls(section: &MetadataSection) -> Result<Option<EtcdTls>, Failure> {
     let read = |path: &PathBuf| {
         let name = path.display().to_string();
@@ -183,7 +186,7 @@ fn etcd_tls(section: &MetadataSection) -> Result<Option<EtcdTls>, Failure> {
     EtcdTls::new(pem(&authority), client).map(Some).map_err(Failure::environment)
 }
 
-/// Prepares a metadata instance that shares its state with others.
+/// Prepares a metadata instance that shares its state with others through etcd.
 fn prepare_shared(
     config: &ClusterConfig,
     name: &str,
@@ -200,7 +203,8 @@ fn prepare_shared(
         tls: etcd_tls(section)?,
     });
     match etcd.load() {
-        // A configuration that contradicts the state is refused now, not when the instance starts to lead.
+        // Refuses a configuration that contradicts the stored state now, not later when the
+        // instance becomes the leader.
         Ok(state) => {
             Metadata::new(core.clone(), state.as_deref(), now()).map_err(Failure::environment)?;
         }
@@ -309,7 +313,7 @@ pub(crate) fn run_switch(
     run_alone(name, Prepared { role, source }, metrics, listening)
 }
 
-/// Opens the file with the newest term that a switch has obeyed.
+/// Opens the file with the newest term of a metadata leader that a switch has obeyed.
 pub(crate) fn open_term(directory: DataDirectory) -> Result<TermFile, Failure> {
     TermFile::open(Arc::new(RealFiles), directory).map_err(Failure::environment)
 }
@@ -343,10 +347,10 @@ pub(crate) fn run_gateway(
     run_threads(name, gateway, metrics.or(section.metrics), listening)
 }
 
-/// The sockets of a process, and the metadata instances to report them to.
+/// The sockets of a process, and the metadata instances that they are reported to.
 type Listening = (KnownSockets, Vec<SocketAddrV4>);
 
-/// Runs one role until a signal.
+/// Runs one role until the process gets a signal.
 fn run_alone(
     name: &str,
     prepared: Prepared,
@@ -357,7 +361,7 @@ fn run_alone(
     run_threads(name, Prepared { role: vec![role], source }, metrics, listening)
 }
 
-/// Runs a role of several threads until a signal.
+/// Runs a role of several threads until the process gets a signal.
 fn run_threads(
     name: &str,
     prepared: Prepared<Vec<Role>>,

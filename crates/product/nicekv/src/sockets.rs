@@ -1,6 +1,7 @@
 //! Reports the sockets on which this process receives to the metadata service, for `nicekv status`.
 //!
-//! The list comes from the kernel, so that no socket can be forgotten; the roles only say what each is for.
+//! The list comes from the kernel, so no socket can be missing; the roles only add the purpose of
+//! each.
 
 use crate::gateway::Settings;
 use crate::role::Role;
@@ -22,25 +23,25 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(8);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 const TCP: &str = "tcp";
 const UDP: &str = "udp";
-/// The state of a listening socket in `/proc/net/tcp`.
+/// The kernel's code for a listening socket in `/proc/net/tcp`.
 const LISTENS: &str = "0A";
 const NO_LOGIN: &str = "no login";
 
-/// The known sockets of a process, and what each is for.
+/// The sockets whose purpose the roles of this process have declared.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSockets {
     known: Vec<OpenSocket>,
-    /// The role of all other sockets, which send requests.
+    /// The role to which all other sockets are attributed; they send requests.
     client: String,
 }
 
 impl KnownSockets {
-    /// A process in which the role `client` sends requests.
+    /// No declared sockets yet; `client` is the role that sends requests.
     pub(crate) fn of(client: &str) -> Self {
         Self { known: Vec::new(), client: client.to_owned() }
     }
 
-    /// A process with all roles of a cluster.
+    /// The sockets of a process that has all roles of a cluster.
     pub(crate) fn of_cluster(
         config: &ClusterConfig,
         gateway: &str,
@@ -88,7 +89,7 @@ impl KnownSockets {
 
     pub(crate) fn switch(mut self, config: &ClusterConfig, section: &SwitchSection) -> Self {
         let SwitchSection { name, router_mac, metrics, .. } = section;
-        // A kernel switch has no sockets for requests.
+        // A switch in the kernel receives requests without sockets.
         if router_mac.is_none() {
             let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, config.port));
             let socket = self.add(name, UDP, any, "gets and puts to the vrings");
@@ -115,7 +116,7 @@ impl KnownSockets {
         self
     }
 
-    /// A socket with its purpose.
+    /// A socket of the kernel's list, with its purpose.
     fn describe(&self, protocol: &str, address: SocketAddr) -> OpenSocket {
         let found = self.known.iter().find(|known| (&*known.protocol, known.address) == (protocol, address));
         let purpose = if protocol == UDP { "replies to its own requests" } else { "unknown" };
@@ -130,7 +131,8 @@ impl KnownSockets {
         })
     }
 
-    /// All sockets of this process by the kernel's list, or the known ones if that cannot be read.
+    /// All sockets of this process from the kernel's list, or the declared ones if that cannot be
+    /// read.
     fn sockets(&self) -> Vec<OpenSocket> {
         match own_sockets() {
             Ok(sockets) => {
@@ -141,7 +143,7 @@ impl KnownSockets {
     }
 }
 
-/// The role that reports to these metadata instances.
+/// The role that reports the sockets to these metadata instances.
 pub(crate) fn reporter(known: KnownSockets, instances: Vec<SocketAddrV4>) -> Role {
     let (mut reported, mut due) = (Vec::new(), Instant::now());
     Box::new(move |stop| {
@@ -151,7 +153,7 @@ pub(crate) fn reporter(known: KnownSockets, instances: Vec<SocketAddrV4>) -> Rol
                 return;
             }
             let report = ListeningReport { process: known.client.clone(), sockets: sockets.clone() };
-            // Without a leader the report is repeated later.
+            // If no leader answers, the report is repeated later.
             if admin::ask(&instances, &AdminRequest::Listening(report), REPORT_TIMEOUT).is_ok() {
                 (reported, due) = (sockets, Instant::now() + REPORT_INTERVAL);
             }
@@ -160,11 +162,11 @@ pub(crate) fn reporter(known: KnownSockets, instances: Vec<SocketAddrV4>) -> Rol
     })
 }
 
-/// Protocol and address of each listening TCP and each bound UDP socket of this process.
+/// Protocol and address of each listening TCP socket and each bound UDP socket of this process.
 fn own_sockets() -> std::io::Result<Vec<(&'static str, SocketAddr)>> {
     let mut found = Vec::new();
     for (file, protocol) in [("tcp", TCP), ("tcp6", TCP), ("udp", UDP), ("udp6", UDP)] {
-        // A kernel without IPv6 lacks two of the files.
+        // Two of the four files exist only if the kernel has IPv6.
         let Ok(text) = fs::read_to_string(format!("/proc/self/net/{file}")) else { continue };
         let lines = text.lines().skip(1).filter_map(parse);
         found.extend(
@@ -175,7 +177,7 @@ fn own_sockets() -> std::io::Result<Vec<(&'static str, SocketAddr)>> {
     }
     let mut own = BTreeSet::new();
     for entry in fs::read_dir("/proc/self/fd")? {
-        // The descriptor may have been closed meanwhile.
+        // The descriptor may have been closed in the meantime.
         let Ok(target) = fs::read_link(entry?.path()) else { continue };
         let inode = target.to_str().and_then(|name| name.strip_prefix("socket:[")?.strip_suffix(']'));
         own.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
@@ -189,7 +191,7 @@ fn own_sockets() -> std::io::Result<Vec<(&'static str, SocketAddr)>> {
     Ok(sockets)
 }
 
-/// A line of `/proc/net/tcp` and similar files.
+/// A parsed line of `/proc/net/tcp` and similar files.
 struct Line<'a> {
     address: SocketAddr,
     state: &'a str,

@@ -1,11 +1,12 @@
-//! `nicekv lab`, `nicekv bench` and `nicekv sim` run the program of that name, which is beside this one or in `PATH`.
+//! `nicekv lab`, `nicekv bench` and `nicekv sim` run the program of that name, which must be in the
+//! directory of this one or in `PATH`.
 
 use nicekv_operator::failure::Failure;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Arguments that are passed on.
+/// Arguments that are passed to the program unchanged.
 #[derive(clap::Args)]
 pub(crate) struct ToolArguments {
     /// Arguments of the program; `--help` lists them

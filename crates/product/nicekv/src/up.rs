@@ -55,9 +55,9 @@ mod tests;
 use layout::Layout;
 
 const METADATA_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 20, 255, 1);
-/// Attempts to find a port that is free for UDP and TCP.
+/// Maximum attempts to find a port that is free for both UDP and TCP.
 const PORT_TRIES_MAX: usize = 16;
-/// Timeout for the cluster to become ready; then the reason is printed.
+/// If the cluster is not ready within this time, `up` fails and prints the reason.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between readiness checks.
 const READY_ASK: Duration = Duration::from_millis(250);
@@ -66,8 +66,9 @@ const PROBE_KEY: &[u8] = b"\0nicekv up: probe";
 const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
 const SWITCH: &str = "switch";
 const GATEWAY: &str = "gateway";
-/// Long timeouts: the nodes share a process, so none fails alone, and a busy machine must not look like a dead node. The lease stays short
-/// because a restart waits for it. Handoffs are off for the same reason: no node can be away alone.
+/// Timeouts are long, because the nodes share a process: no node fails alone, and a busy machine
+/// must not look like a dead node. The lease is short, because a restart waits for it to expire.
+/// Handoffs are disabled, because no node can be away alone.
 const TIMING: TimingSection = TimingSection {
     heartbeat_ms: 40,
     heartbeats_missed: 50,
@@ -88,7 +89,7 @@ const TIMING: TimingSection = TimingSection {
 pub(crate) struct UpArguments {
     /// Number of storage nodes [default: as in the data directory, or 3]
     ///
-    /// If the data directory has fewer, the others are added and partitions move to them.
+    /// If the data directory has fewer nodes, new ones are added and partitions move to them.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     nodes: Option<u8>,
     /// Copies of each value (R), at most the number of nodes [default: as in the data directory, or 3]
@@ -97,7 +98,8 @@ pub(crate) struct UpArguments {
     /// Replication protocol [default: as in the data directory, or multicast]
     #[arg(long, value_enum)]
     replication: Option<Replication>,
-    /// Write quorum size (k) of --replication quorum: replicas that store a put before it is acknowledged; a get asks R - k + 1
+    /// Write quorum size (k) of --replication quorum: number of replicas that store a put before it
+    /// is acknowledged; a get asks R - k + 1
     #[arg(long, value_name = "K")]
     write_set: Option<u8>,
     /// Additional keyspace, such as sessions=replication=quorum,write-set=2, orders=range,chain or carts=replicas=2; may be repeated
@@ -108,7 +110,8 @@ pub(crate) struct UpArguments {
     /// Data directory; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = discovery::DATA_DIRECTORY)]
     data_dir: PathBuf,
-    /// MiB that each node sets aside so that deletes still work on a full disk, at least 4 [default: 64, or less on a small disk]
+    /// Disk space in MiB that each node sets aside so that deletes still work on a full disk, at
+    /// least 4 [default: 64, or less on a small disk]
     #[arg(long, value_name = "N")]
     reserve_mib: Option<ReserveMib>,
     /// Storage engine
@@ -123,7 +126,7 @@ pub(crate) struct UpArguments {
     metrics: MetricsArguments,
     #[command(flatten)]
     log: LogArguments,
-    /// UDP and TCP port of virtual rings, nodes and metadata; 0: a free one
+    /// UDP and TCP port of the virtual rings, the nodes and the metadata service; 0: any free port
     #[arg(long, default_value_t = 0)]
     port: u16,
 }
@@ -164,14 +167,14 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<(), Failure> {
         }
         Err(failure) => {
             stop.stop();
-            // Further failures follow from this one.
+            // Any further failure is a consequence of this one.
             let _ = ended(&stop, threads);
             Err(failure)
         }
     }
 }
 
-/// The file descriptors that all roles need.
+/// The number of file descriptors that all roles need.
 fn needs(arguments: &UpArguments, layout: &Layout, settings: &gateway::Settings) -> Result<Needs, Failure> {
     let keyspaces = configuration(arguments, layout, 1, 0)?.client_keyspaces()?.len();
     let others = Needs::of_process().metadata(1).switch().gateway(settings.threads()).clients(keyspaces);
@@ -247,7 +250,8 @@ fn user_space_switch(control: SocketAddrV4) -> SwitchSection {
     }
 }
 
-/// The data directory, locked by this process; none for a cluster in memory.
+/// The data directory of the cluster, locked by this process; no directory if the data are in
+/// memory.
 struct Root {
     cluster: u128,
     directory: Option<DataDirectory>,
@@ -271,7 +275,7 @@ impl Root {
         Ok(Self { cluster: directory.cluster_id(), directory: Some(directory) })
     }
 
-    /// In words.
+    /// Where the data are, in words.
     fn describe(&self) -> String {
         match &self.directory {
             None => "data in memory, lost when the process ends".into(),
@@ -287,7 +291,7 @@ impl Root {
         Some(std::fs::canonicalize(path).unwrap_or(path.into()))
     }
 
-    /// Disk space that the nodes set aside; none in memory.
+    /// Disk space that the nodes set aside; `None` if the data are in memory.
     fn reserves(&self, config: &ClusterConfig) -> Result<Option<Reserves>, Failure> {
         let Some(directory) = &self.directory else { return Ok(None) };
         let nodes = &config.nodes;
@@ -300,14 +304,14 @@ impl Root {
         Ok(Some(reserves))
     }
 
-    /// Opens a role's own directory inside.
+    /// Opens the subdirectory of a role.
     fn open_role(&self, name: &str) -> Result<Option<DataDirectory>, Failure> {
         let path = self.directory.as_ref().map(|directory| directory.path().join(name));
         path.map(|path| open_directory(&path, self.cluster, name)).transpose()
     }
 }
 
-/// The sockets of all roles, bound to one port.
+/// The sockets of all roles, all on the same port.
 struct Sockets {
     port: u16,
     switch: UdpEndpoint,
@@ -323,7 +327,8 @@ impl Sockets {
             match Self::try_bind(arguments, layout) {
                 Ok(sockets) => return Ok(sockets),
                 Err(failure) if arguments.port != 0 => return Err(failure),
-                // The port was free for UDP but not for TCP: let the kernel choose another one.
+                // The port was free for UDP but not for TCP: try another one that the kernel
+                // chooses.
                 Err(failure) => last = Some(failure),
             }
         }
@@ -350,10 +355,11 @@ impl Sockets {
     }
 }
 
-/// The started roles: their threads, the switch's edges for the gateway, and the sources of metrics.
+/// The started roles: their threads, the switch's edges for the gateway, and the sources of
+/// metrics.
 type Started = (Vec<JoinHandle<()>>, Edges, Vec<Source>);
 
-/// Starts all roles but the gateway.
+/// Starts all roles except the gateway.
 fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> Result<Started, Failure> {
     let link = AgentLink::new(SWITCH, &[sockets.metadata_address]);
     let source = Source::Switch(SWITCH.into(), link.inquirer());
@@ -364,7 +370,8 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     let (endpoint, listener) = sockets.metadata;
     let metadata = root.open_role("metadata")?;
     let metadata_is_new = metadata.as_ref().is_some_and(DataDirectory::is_new);
-    // First, because it refuses a configuration that contradicts the stored state, before any node's directory is created.
+    // The metadata service is prepared first: it refuses a configuration that contradicts the
+    // stored state before any node's directory is created.
     let metadata = roles::prepare_metadata(config, metadata, endpoint, vec![listener])?;
     let switch: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
     let mut prepared =
@@ -373,7 +380,7 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     for (section, (endpoint, listener)) in config.nodes.iter().zip(sockets.nodes) {
         let directory = root.open_role(&section.name)?;
         if metadata_is_new && directory.as_ref().is_some_and(|directory| !directory.is_new()) {
-            // Only the metadata say which node has the newest data.
+            // Only the metadata tell which node has the newest data.
             let line = format!(
                 "{} has data, but the metadata are missing: restore the metadata directory",
                 section.name
@@ -389,7 +396,7 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     let spawn = |(name, prepared): (String, Prepared)| {
         let (owned, root, role) = (stop.clone(), root.clone(), prepared.role);
         let thread = spawn(stop, &name, move || {
-            // The data directory stays locked until the last role has ended.
+            // Keeps the data directory locked until the last role has ended.
             let _root = root;
             role(&owned)
         });
@@ -399,14 +406,14 @@ fn start(config: &ClusterConfig, root: Root, sockets: Sockets, stop: &Stop) -> R
     Ok((threads.into_iter().flatten().collect(), edges, sources))
 }
 
-/// What serves others: the gateway and the metrics endpoint.
+/// The parts that serve users: the gateway and the metrics endpoint.
 struct Front<'a> {
     redis: Listeners,
     edges: &'a Edges,
     /// Settings of the gateway, and its connection limit.
     settings: (gateway::Settings, usize),
     metrics: metrics::Endpoint,
-    /// Metrics of the other roles.
+    /// Sources of metrics of the other roles.
     sources: Vec<Source>,
     layout: &'a Layout,
     /// The data directory, if any.
@@ -439,7 +446,8 @@ fn serve(
         let (client, _) = start_client(stop, Ipv4Addr::LOCALHOST, *keyspace).map_err(Failure::environment)?;
         let has_objects = specs.iter().any(|spec| spec.id == keyspace.id && spec.chunks.is_some());
         match block_on(probe(&client.with_keyspace(keyspace.id), has_objects)) {
-            // Gets and deletes still work, and deletes free space.
+            // Gets and deletes still work on a full disk, and deletes free space: the cluster
+            // starts.
             Err(NotProbed::Client(ClientError::Failed(OperationError::DiskFull))) => is_full = true,
             Err(NotProbed::Client(error)) => return Err(client::failed(error)),
             Err(NotProbed::Lost) => {
@@ -498,7 +506,7 @@ fn why_not_ready(endpoint: SocketAddrV4, timeout: Duration) -> Result<String, Fa
 
 enum NotProbed {
     Client(ClientError),
-    /// An acknowledged write cannot be read back.
+    /// The probe was acknowledged, but a get does not return it.
     Lost,
 }
 
@@ -511,7 +519,7 @@ impl From<ClientError> for NotProbed {
 /// Writes, reads and deletes a probe key.
 async fn probe(client: &Client, has_objects: bool) -> Result<(), NotProbed> {
     let version = if has_objects {
-        // The probe has no chunks that could be too old.
+        // The probe references no chunks that garbage collection could have deleted.
         client.put_stamped(PROBE_KEY, b"probe", Round(u64::MAX), None).await
     } else {
         client.put(PROBE_KEY, b"probe", Expiry::Never).await.map(Some)

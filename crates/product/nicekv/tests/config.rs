@@ -13,7 +13,8 @@ fn printed(role: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The files of a cluster of three nodes, as printed, with what each node and host has of its own.
+/// The files of a cluster of three nodes: printed by `nicekv config print`, then edited for each
+/// node and host.
 struct Files {
     directory: tempfile::TempDir,
     paths: Vec<PathBuf>,
@@ -46,7 +47,7 @@ impl Files {
         nicekv(&[&["config", "check"], &paths[..]].concat())
     }
 
-    /// With `from` in one file replaced, exactly this is wrong there.
+    /// If `from` in one file is replaced by `to`, `config check` reports exactly `told`.
     #[track_caller]
     fn refused(&self, name: &str, from: &str, to: &str, told: &[&str]) {
         let path = self.path(name);
@@ -205,7 +206,7 @@ fn etcd_certificates_are_read_before_anything_is_bound() {
     assert_eq!(output.status.code(), Some(2), "a certificate without its key");
 }
 
-/// A file as printed, with other switches.
+/// A printed file whose switches are replaced.
 fn with_switches(role: &str, switches: &str) -> String {
     let text = printed(role);
     let begin = text.find("\n[[switches]]").unwrap() + 1;
@@ -251,12 +252,13 @@ fn container_file_copies_and_runs_what_exists() {
     let line = |word: &str| {
         file.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{word}"))
     };
-    // What it copies is what the package's build leaves there, by its name; what it runs is in the package.
+    // The file copies what the package's build produces, by its name, and runs a program of that
+    // package.
     let build = std::fs::read_to_string(tree.join("deploy/debian/build")).unwrap();
     assert!(line("COPY ").starts_with("nicekv_*.deb ") && build.contains("nicekv_"), "{build}");
     assert!(build.contains("usr/bin/nicekv") && line("ENTRYPOINT ") == "[\"/usr/bin/nicekv\"]");
     assert!(file.contains("deploy/debian/build deploy && podman build -f deploy/Containerfile"));
-    // Its command is one of ours: all but what takes a word is known.
+    // Its command is a valid `nicekv` command: with `--help` it succeeds.
     let command: Vec<String> = serde_json::from_str(line("CMD ")).unwrap();
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     assert_eq!(nicekv(&arguments).status.code(), Some(0), "{command:?}");
@@ -342,14 +344,14 @@ fn bind_conflicts_between_files_are_found() {
         "10.20.1.2:7400",
         &["10.20.1.2:7400 is already used by node-1 (address)"],
     );
-    // A node's host has a gateway, too, and both would serve their metrics at one port.
+    // A gateway on a node's host; both would serve metrics on the same port.
     edit("gateway", "# metrics = \"127.0.0.1:9464\"", "metrics = \"10.20.1.1:9464\"");
     let told = [
         "nodes[0].metrics: 10.20.1.1:9464 is already used by gateway-0 (metrics) in ",
         "give node-0 another",
     ];
     files.refused("node-0", "# metrics", "metrics", &told);
-    // On hosts of their own they may have the same loopback address.
+    // On separate hosts, both may use the same loopback address.
     edit("gateway", "10.20.1.1:9464", "127.0.0.1:9464");
     edit("node-0", "# metrics = \"10.20.1.1:9464\"", "metrics = \"127.0.0.1:9464\"");
     let output = files.check();

@@ -1,4 +1,5 @@
-//! `nicekv lab`, `nicekv bench` and `nicekv sim` become the programs of these names beside `nicekv`, or say how to get one.
+//! `nicekv lab`, `nicekv bench` and `nicekv sim` run the program of that name in the directory of
+//! `nicekv`. If it is missing, the error says how to build it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +8,7 @@ use std::process::{Command, Output};
 
 const TOOLS: [&str; 3] = ["lab", "bench", "sim"];
 
-/// `nicekv` at a path of its own in `folder`, with no other program in `PATH`.
+/// Runs a copy of `nicekv` in `folder`, with an empty `PATH`.
 fn nicekv(folder: &Path, arguments: &[&str]) -> Output {
     let (built, here) = (env!("CARGO_BIN_EXE_nicekv"), folder.join("nicekv"));
     if !here.exists() {

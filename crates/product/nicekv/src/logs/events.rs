@@ -1,4 +1,4 @@
-//! Events: what has changed between two observations of a role.
+//! Log events: what has changed between two observations of a role.
 
 use log::Level;
 use nicekv_gateway::GatewayObservation;
@@ -12,7 +12,7 @@ use nicekv_runtime::metadata::MetadataObservation;
 use serde::Serialize;
 use std::net::SocketAddrV4;
 
-/// A value of an event.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Number(u64),
@@ -38,7 +38,7 @@ impl From<&str> for Field {
     }
 }
 
-/// An event without its role and time.
+/// A log event; role, name and time are added when it is emitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) level: Level,
@@ -57,13 +57,13 @@ impl Event {
     }
 }
 
-/// An enum value as in JSON.
+/// The name that an enum value has in JSON.
 fn word(value: impl Serialize) -> String {
     let word = serde_json::to_value(value).ok();
     word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// An event with the growth of a counter, if it has grown.
+/// An event with the increase of a counter; `None` if it has not increased.
 fn growth(level: Level, name: &'static str, before: u64, now: u64) -> Option<Event> {
     (now > before).then(|| Event::new(level, name).with("count", now - before))
 }
@@ -92,7 +92,7 @@ pub(crate) fn of_node(before: Option<&NodeStatus>, now: &NodeStatus) -> Vec<Even
     events
 }
 
-/// Where a counter was last incremented.
+/// Where (partition, epoch, op) a counter was last incremented.
 fn latest_place(now: &NodeStatus, metric: &Metric) -> Option<Place> {
     let latest = &now.latest;
     [
@@ -113,19 +113,19 @@ fn of_other_version(event: Event, protocol: &str, last: Option<(SocketAddrV4, u8
     event.with("from", from.to_string().as_str()).with("version", u64::from(version))
 }
 
-/// Adds the place of the last of several occurrences.
+/// Adds to an event the place of the latest occurrence.
 fn at_place(event: Event, place: Option<Place>) -> Event {
     let Some(Place { partition, epoch, op }) = place else { return event };
     let event = event.with("partition", u64::from(partition.0)).with("epoch", u64::from(epoch.0));
     if op == OpId::NONE { event } else { event.with("op", op_id(op).as_str()) }
 }
 
-/// An operation as CLIENT:SEQUENCE.
+/// An op id as CLIENT:SEQUENCE.
 fn op_id(op: OpId) -> String {
     format!("{:016x}:{}", op.client.0, op.sequence)
 }
 
-/// A partition at a node. A change of the epoch alone is a debug event.
+/// Events of a partition at a node. If only the epoch has changed, the level is debug.
 fn of_replica(before: Option<&NodePartition>, now: &NodePartition) -> Option<Event> {
     let stands = |status: &NodePartition| (status.standing, status.leads);
     let level = match before {
@@ -148,7 +148,7 @@ fn of_replica(before: Option<&NodePartition>, now: &NodePartition) -> Option<Eve
     Some(event.with("leads", now.leads).with("logged", now.logged))
 }
 
-/// New steps of balancing by migration, and newly found hot keys.
+/// Events of load balancing by migration, and of newly found hot keys.
 fn of_migrations(before: &Status, now: &Status) -> Vec<Event> {
     let mut events = Vec::new();
     for told in &now.migrations {
@@ -198,10 +198,8 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
         let is_same = |known: &&OtherReleaseStatus| {
             (known.address, &known.protocol, known.version) == (*address, protocol, *version)
         };
-        // One event for each sender; `nicekv status` shows whether it continues.
-        if before
-            .is_none_or(|before| !before.control_plane.other_releases.iter().any(|known| is_same(&known)))
-        {
+        // Logged once for each sender; `nicekv status` shows whether it still sends.
+        if before.is_none_or(|before| !before.control_plane.other_releases.iter().any(|known| is_same(&known))) {
             let event = Event::new(Level::Warn, OTHER_VERSION).with("protocol", protocol.as_str());
             let event = event.with("from", address.to_string().as_str()).with("version", u64::from(*version));
             events.push(event.with("count", *count));
@@ -210,7 +208,7 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
     events
 }
 
-/// Changes in the copying of hot keys; each reason of a failure is logged once.
+/// Events of hot-key replication; each reason for a failure is logged once.
 fn of_hot(before: Option<&HotStatus>, now: Option<&HotStatus>) -> Vec<Event> {
     let Some(now) = now else { return Vec::new() };
     let mut events = Vec::new();
@@ -233,7 +231,7 @@ fn of_hot(before: Option<&HotStatus>, now: Option<&HotStatus>) -> Vec<Event> {
     events
 }
 
-/// Changes in the status of the cluster, as its leader reports it.
+/// Events of the cluster's status, as the leader of the metadata service reports it.
 fn of_status(before: &Status, now: &Status, events: &mut Vec<Event>) {
     let term = now.term;
     of_nodes(before, now, events);
@@ -335,7 +333,8 @@ pub(crate) fn of_gateway(before: Option<&GatewayObservation>, now: &GatewayObser
     for (reason, count) in &now.requests_failed {
         let failed =
             before.and_then(|before| before.requests_failed.iter().find(|(known, _)| known == reason));
-        // Requests that the keyspace does not support are the client's mistake.
+        // Requests that the keyspace does not support are the client's error, so they are not
+        // warnings.
         let level = if *reason == "refused" { Level::Debug } else { Level::Warn };
         let event = growth(level, "requests-failed", failed.map_or(0, |(_, count)| *count), *count);
         let last = now.recent_failures.iter().rev().find(|failed| failed.reason == *reason);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Interval between observations.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A role that does not answer in time is stuck, or is reading its log.
+/// A role that does not answer within this time is stuck, or is still reading its log.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ToValue for Field {
@@ -40,7 +40,7 @@ pub(crate) fn emit(role: &str, name: &str, event: Event) {
     }
 }
 
-/// The last observation of a role.
+/// The latest observation of a role.
 #[derive(Default)]
 enum Seen {
     #[default]
@@ -57,10 +57,10 @@ struct Watched {
     is_silent: bool,
 }
 
-/// What the thread runs until the stop.
+/// The function that the thread runs until the process stops.
 type Watcher = Box<dyn FnOnce(&Stop) -> Result<(), String> + Send>;
 
-/// The watcher of these roles.
+/// Creates the watcher of these roles.
 pub(crate) fn watcher(sources: Vec<Source>) -> Watcher {
     let watched = |source| Watched { source, seen: Seen::Nothing, is_silent: false };
     let mut watched: Vec<_> = sources.into_iter().map(watched).collect();
@@ -95,7 +95,7 @@ impl Watched {
         events.into_iter().for_each(|event| emit(role, &name, event));
     }
 
-    /// A new observation, and the events that follow from it.
+    /// Observes the role again; returns the observation and the events that follow from it.
     fn ask(&self) -> Option<(Seen, Vec<Event>)> {
         Some(match &self.source {
             Source::Node(_, node, _) => {

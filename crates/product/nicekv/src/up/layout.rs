@@ -1,5 +1,5 @@
-//! The nodes and keyspaces of an `up`: those of its data directory, plus those that options add. Options that contradict the directory are
-//! refused.
+//! The nodes and keyspaces of `up`: those of its data directory, plus those that options add.
+//! Options that contradict the data directory are refused.
 
 use super::{Engine, UpArguments};
 use crate::role::say;
@@ -20,18 +20,18 @@ use std::path::Path;
 const NODES: u8 = 3;
 /// Default number of replicas.
 const REPLICAS: u8 = 3;
-/// Nodes in one process.
+/// Maximum number of nodes in one process.
 const NODES_MAX: usize = 64;
-/// The last byte of a node's address is its number.
+/// Highest node number: the number is the last byte of the node's address.
 const NUMBER_MAX: u16 = 254;
 
 pub(super) struct Layout {
-    /// Numbers of the nodes that the cluster has or starts with.
+    /// Numbers of the nodes that the cluster already has, or starts with.
     nodes: Vec<u8>,
-    /// Numbers of the nodes to add.
+    /// Numbers of the nodes to add to an existing cluster.
     pub(super) added: Vec<u8>,
     pub(super) default: KeyspaceSpec,
-    /// All keyspaces but the default one.
+    /// All keyspaces except the default one.
     pub(super) keyspaces: Vec<KeyspaceSpec>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn node_name(number: u8) -> String {
 }
 
 impl Layout {
-    /// The layout that the options and the data directory ask for.
+    /// The layout that follows from the options and the data directory.
     pub(super) fn of(arguments: &UpArguments) -> Result<Self, Failure> {
         let directory = arguments.data_dir.join("metadata");
         let stored = match arguments.engine {
@@ -96,7 +96,7 @@ impl Layout {
         let added = (stored.next_node..).take(more).map(number).collect::<Result<Vec<_>, _>>()?;
         let is_default = |spec: &&KeyspaceSpec| spec.id == KeyspaceId::DEFAULT;
         let Some(default) = stored.keyspaces.iter().find(is_default) else {
-            // Its first start was interrupted.
+            // The first start in this directory was interrupted.
             return Ok(Self { added, ..Self::new(arguments, nodes)? });
         };
         place.check_default(arguments, default)?;
@@ -122,12 +122,12 @@ impl Layout {
         Ok(Self { nodes, added, default: default.clone(), keyspaces })
     }
 
-    /// Numbers of all nodes.
+    /// Numbers of all nodes, existing and added.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u8> {
         self.nodes.iter().chain(&self.added).copied()
     }
 
-    /// Adds the new nodes; replicas move to them while the cluster serves.
+    /// Adds the new nodes to the running cluster. Replicas move to them while it serves clients.
     pub(super) fn add_nodes(&self, config: &ClusterConfig, endpoint: SocketAddrV4) -> Result<(), Failure> {
         for number in &self.added {
             let is_this = |node: &&nicekv_config::NodeSection| node.id == u16::from(*number);
@@ -150,7 +150,7 @@ impl Layout {
     }
 }
 
-/// The data directory, in words.
+/// The data directory, as error messages name it.
 #[derive(Clone, Copy)]
 struct Place<'a>(&'a Path);
 
@@ -195,7 +195,8 @@ impl Place<'_> {
     ) -> Result<(), Failure> {
         let asked = KeyspaceSpec::parse(text, &KeyspaceDefaults { id: known.id, ..*defaults });
         let asked = asked.map_err(Failure::environment)?;
-        // Keyspaces created by a command may have any free rings.
+        // A keyspace that was created by a command may have any free rings: the options do not give
+        // them.
         let asked = match known.id >= CREATED_FIRST {
             true => KeyspaceSpec { unicast: known.unicast, multicast: known.multicast, ..asked },
             false => asked,

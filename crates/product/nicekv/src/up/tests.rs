@@ -12,7 +12,7 @@ fn help(command: clap::Command) -> String {
     command.term_width(0).render_long_help().to_string()
 }
 
-/// What the parser says of a text; it names what it would take.
+/// The parser's error for an invalid text; it lists the valid values.
 fn refusal(text: &str) -> String {
     let defaults =
         KeyspaceDefaults { id: KeyspaceId(1), replicas: 3, partitions: 64, rings: RingsBase::Loopback };
@@ -20,21 +20,21 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn help_has_every_setting_that_the_parser_takes_and_no_other() {
+fn help_lists_exactly_the_settings_of_the_parser() {
     let up = help(UpArguments::augment_args(clap::Command::new("up")));
     let create = help(CreateArguments::augment_args(clap::Command::new("create")));
-    // Each value is refused, so each setting is known.
+    // Each value is refused with its valid values, which shows that the parser knows the setting.
     let known = refusal("x=bogus=1");
     for (setting, _) in KEYSPACE_SETTINGS {
         let said = refusal(&format!("x={setting}=bogus"));
         assert!(said.contains(&format!("{setting} is \"bogus\"")), "{said}");
         assert!(known.contains(setting), "{known}");
         assert!(up.contains(&format!("\n            {setting}: ")), "up: {setting}\n{up}");
-        // A number and rings are given by the cluster.
+        // A user who creates a keyspace does not choose its id and rings.
         if !["id", "unicast", "multicast"].contains(&setting) {
             assert!(create.contains(&format!("--{setting} <")), "create: {setting}\n{create}");
         }
-        // Where there are few values, each is named.
+        // If the valid values are few, the help lists each.
         let values = said.split_once("must be ").unwrap().1.replace(" or ", ", ");
         if ["replication", "partitioning", "balancing", "chunks"].contains(&setting) {
             for value in values.split(", ") {

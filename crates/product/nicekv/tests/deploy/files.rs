@@ -1,10 +1,11 @@
-//! The files of the roles: as `nicekv config print` prints them, with what each host has of its own.
+//! The configuration files of the roles, as `nicekv config print` prints them, edited for each
+//! host.
 
 use crate::hosts::Host;
 use crate::{CLIENT, METADATA, NODES};
 use std::process::Command;
 
-/// A file as printed, with other words in some places.
+/// A printed file with some texts replaced.
 pub(crate) fn edited(template: &str, changes: &[(&str, &str)]) -> String {
     let output =
         Command::new(env!("CARGO_BIN_EXE_nicekv")).args(["config", "print", template]).output().unwrap();

@@ -1,20 +1,20 @@
-//! The guide's cluster on three hosts, copied line by line.
+//! Runs the guide's cluster on three hosts, with the commands copied line by line.
 
 use nicekv_testkit::{needs, not_run};
 use std::process::Command;
 
-/// What the page leaves to the reader's eyes: when the cluster is ready, and what it says.
+/// The page lets the reader check these by eye: that the cluster is ready, and its status.
 const READY: &str = r#"
 for try in $(seq 300); do at 1 nicekv status 2>&1 | grep -q ' term 1 ready' && break; sleep 0.2; done
 at 1 nicekv status | grep -q '64 of 64 partitions whole'
 "#;
 
-/// The page's commands, each block followed by what the reader waits for.
+/// The page's commands; after a block, the script waits for what the reader would wait for.
 fn script(page: &str) -> String {
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let mut script = String::from("set -e\n");
     for block in blocks {
-        // Only the put may be seen before the lost host is missed.
+        // The lost host may not be suspected yet when the status is printed.
         script += &block.replace("at 1 nicekv status\n", "at 1 nicekv status || true\n");
         if block.contains("nicekv gateway") || block.contains("kill -9") {
             script += READY;
@@ -34,7 +34,7 @@ fn the_cluster_on_three_hosts_works_as_the_guide_says() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().to_str().unwrap();
-    // Hosts and files of this test, and of no cluster that runs beside it.
+    // Names that belong to this test only, in case another cluster runs on the machine.
     let hosts = format!("nicekv-guide-{}-", std::process::id());
     let script = script(include_str!("../../../../../docs/guide/three-hosts.md"))
         .replace("/etc/nicekv", &format!("{directory}/etc"))
@@ -60,6 +60,6 @@ fn the_cluster_on_three_hosts_works_as_the_guide_says() {
     let (told, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && cleaned.success(), "{told}\n{error}");
     assert_eq!(told.matches("valid, for a ").count(), 7, "each file is valid: {told}");
-    assert!(told.contains("\nhello\n"), "what one gateway stored the other one finds: {told}");
+    assert!(told.contains("\nhello\n"), "one gateway reads what the other one stored: {told}");
     assert!(told.contains("is suspected: it does not send heartbeats"), "the lost host is named: {told}");
 }

@@ -1,16 +1,17 @@
-//! Hosts as network namespaces around one that is the switch, made with `ip` as docs/guide/operations.md says, and removed with everything in them.
+//! Hosts as network namespaces, connected to one that is the switch. They are made with `ip` as
+//! docs/guide/operations.md describes, and are removed with their processes.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Of the switch, which is the hosts' way to the vrings.
+/// Address of the switch, through which the hosts reach the vrings.
 const ROUTER: (&str, &str) = ("10.20.0.1", "02:00:00:00:00:01");
 const VRINGS: [&str; 2] = ["10.10.0.0/16", "10.11.0.0/16"];
 pub(crate) const SWITCH: &str = "switch";
 
-/// A host at a port of the switch.
+/// A host that is connected to a port of the switch.
 #[derive(Clone, Copy)]
 pub(crate) struct Host {
     pub(crate) name: &'static str,
@@ -19,7 +20,7 @@ pub(crate) struct Host {
     pub(crate) port: u16,
 }
 
-/// All of them; they go when this is dropped.
+/// All hosts; they are removed when this is dropped.
 pub(crate) struct Network {
     prefix: String,
     namespaces: Vec<String>,
@@ -28,7 +29,7 @@ pub(crate) struct Network {
 static NETWORKS: AtomicU16 = AtomicU16::new(0);
 
 impl Network {
-    /// The switch's host alone.
+    /// A network with the switch's host only.
     pub(crate) fn new() -> Self {
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("nicekv-deploy-{}-{number}-", std::process::id());
@@ -50,7 +51,7 @@ impl Network {
         name
     }
 
-    /// Connects a host to the switch's port of its number.
+    /// Adds a host and connects it to the switch's port with the host's number.
     pub(crate) fn add(&mut self, Host { name, address, mac, port }: Host) {
         let (host, switch, (router, router_mac)) = (self.namespace(name), self.name(SWITCH), ROUTER);
         ip(&format!("-n {switch} link add port-{port} type veth peer name eth0 address {mac} netns {host}"));
@@ -66,7 +67,7 @@ impl Network {
         }
     }
 
-    /// A cable of the management network from the switch to an instance of the metadata service.
+    /// Links the switch to an instance of the metadata service, in the management network.
     pub(crate) fn manage(&self, number: usize, name: &str) {
         let (switch, host) = (self.name(SWITCH), self.name(name));
         ip(&format!("-n {switch} link add mgmt{number} type veth peer name mgmt0 netns {host}"));
@@ -76,7 +77,7 @@ impl Network {
         }
     }
 
-    /// Runs `work` on a thread on a host.
+    /// Runs `work` on a thread in a host's network namespace.
     pub(crate) fn inside<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/{}", self.name(host))).unwrap();
         let on_host = || {
@@ -90,7 +91,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for name in &self.namespaces {
-            // What is left in it was started here.
+            // All processes that still run in the namespace were started by this test.
             let pids = Command::new("ip").args(["netns", "pids", name]).output();
             for pid in pids.map(|output| output.stdout).unwrap_or_default().split(|byte| *byte == b'\n') {
                 let pid = std::str::from_utf8(pid).ok().and_then(|pid| pid.parse().ok());

@@ -1,4 +1,4 @@
-//! Redis clients that write and read while something else goes on.
+//! Redis clients that write and read while the test changes the cluster.
 
 use crate::hosts::Network;
 use crate::{CLIENT, PATIENCE};
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Operations that show that they go on.
+/// Operations that must succeed to show that clients are served.
 const PROGRESS: usize = 200;
 
 #[derive(Default)]
@@ -29,7 +29,8 @@ fn key(number: usize) -> String {
 }
 
 impl Load {
-    /// Has a client put and get while `work` is done. No operation may fail, and every get must have what was put last.
+    /// Runs `work` while a client puts and gets. No operation may fail, and every get must return
+    /// the last value put.
     pub(crate) fn during(network: &Network, work: impl FnOnce(&Self)) {
         let load = Self::default();
         std::thread::scope(|scope| {
@@ -72,14 +73,14 @@ impl Load {
         while self.done.load(Ordering::Relaxed) < aim {
             assert!(
                 Instant::now() < deadline && !self.is_stopped.load(Ordering::Relaxed),
-                "the load does not go on"
+                "the clients' operations are stuck"
             );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// A connection to the gateway of the client's host.
+/// A connection to the gateway on the client's host.
 struct Redis(BufReader<TcpStream>);
 
 impl Redis {
@@ -89,7 +90,7 @@ impl Redis {
         Self(BufReader::new(stream))
     }
 
-    /// A bulk string alone, everything else as it came.
+    /// Sends a command. Returns the content of a bulk string, or any other reply as it is.
     fn ask(&mut self, words: &[&str]) -> String {
         let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
         let command: Vec<String> = words.collect();

@@ -1,6 +1,9 @@
-//! A cluster deployed as docs/guide/operations.md says: from the files that `nicekv config print` prints and the units of the tree, without `nicekv lab`.
-//! Three storage hosts around a switch host, the metadata service on three hosts with etcd, a gateway; a node is added, one replaced, one removed
-//! under load, the leader of the metadata service killed; at each step `status`, `explain`, `top` and the metrics are looked at.
+//! A cluster deployed as docs/guide/operations.md describes: from the files that `nicekv config
+//! print` prints and the systemd units of the source tree, without `nicekv lab`. It has three
+//! storage hosts around a switch host, the metadata service on three hosts with etcd, and a
+//! gateway. Under load, a node is added, one is replaced, one is removed, and the leader of the
+//! metadata service is killed. After each step, `status`, `explain`, `top` and the metrics are
+//! checked.
 
 mod files;
 mod guide;
@@ -22,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use units::{Running, Unit, give, start};
 
-/// For anything that is to happen.
+/// Timeout for everything that the test waits for.
 const PATIENCE: Duration = Duration::from_secs(40);
 const ENDPOINTS: &str = "10.20.0.2:7400,10.20.0.3:7400,10.20.0.4:7400";
 const ROLES: [&str; 4] = ["metadata", "node", "switch", "gateway"];
@@ -54,14 +57,14 @@ fn units_are_valid_and_restricted() {
     for role in ROLES {
         let unit = Unit::of(role);
         let text = fs::read_to_string(&unit.path).unwrap();
-        // Installed it would be there.
+        // `systemd-analyze` checks that the program exists; it is not installed here.
         let text = text.replace("/usr/bin/nicekv", env!("CARGO_BIN_EXE_nicekv"));
         let path = directory.path().join(format!("nicekv-{role}@x.service"));
         fs::write(&path, text).unwrap();
         let path = path.to_str().unwrap();
         let verified = Command::new("systemd-analyze").args(["verify", "--man=no", path]).output().unwrap();
         assert!(verified.status.success() && verified.stderr.is_empty(), "{role}: {verified:?}");
-        // Of 100: systemd calls up to 20 "ok", and what has its defaults has 96.
+        // On a scale to 100: systemd calls up to 20 "ok"; a unit without restrictions has 96.
         let threshold = if role == "switch" { "--threshold=35" } else { "--threshold=20" };
         let judged =
             Command::new("systemd-analyze").args(["security", "--offline=yes", threshold, path]).output();
@@ -71,7 +74,7 @@ fn units_are_valid_and_restricted() {
     }
 }
 
-/// What an operator has: hosts, files, and roles that run.
+/// An operator's cluster: hosts, files, and running roles.
 struct Deployment {
     network: Arc<Network>,
     directory: tempfile::TempDir,
@@ -98,7 +101,7 @@ impl Deployment {
             network.manage(number, instance.name);
         }
         let directory = tempfile::tempdir().unwrap();
-        // Ordinary users look for their files there.
+        // Roles that run as ordinary users read their files there.
         fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let deployment =
             Self { network: Arc::new(network), directory, running: Vec::new(), etcd: Vec::new() };
@@ -113,7 +116,7 @@ impl Deployment {
         deployment
     }
 
-    /// What is in /etc/nicekv of a host.
+    /// The directory that stands for /etc/nicekv on a host.
     fn host(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -126,11 +129,12 @@ impl Deployment {
         give(&self.host(host));
         let data = self.host(host).join("data");
         give(&data);
-        assert!(text.contains("#format = \"line\""), "{role} logs lines unless told otherwise");
+        assert!(text.contains("#format = \"line\""), "by default {role} logs text lines");
         let text = text.replace("#format = \"line\"", "format = \"json\"");
         fs::write(self.file(host, role), text.replace("/var/lib/nicekv", data.to_str().unwrap())).unwrap();
         if role == "switch" {
-            // The default, which is the same for everybody on this machine.
+            // The default data directory would be shared by all hosts on this machine, so it is set
+            // explicitly.
             let text = fs::read_to_string(self.file(host, role)).unwrap();
             fs::write(self.file(host, role), text.replace("# data_directory", "data_directory")).unwrap();
         }
@@ -164,7 +168,7 @@ impl Deployment {
         }
     }
 
-    /// A command of an operator, on the client's host.
+    /// Runs an operator's command on the client's host.
     fn nicekv(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.network.name(CLIENT.name), env!("CARGO_BIN_EXE_nicekv")]);
@@ -198,7 +202,7 @@ impl Deployment {
         }
     }
 
-    /// A page of metrics, read on the client's host; without `curl`.
+    /// Reads a page of metrics from the client's host, without `curl`.
     fn metrics(&self, address: &str) -> String {
         self.network.inside(CLIENT.name, || {
             let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -212,20 +216,21 @@ impl Deployment {
         page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// Waits until everybody says that all is well with so many nodes: primaries may move on for a while after it is so.
+    /// Waits until status, explain, top and the metrics report a healthy cluster of this many
+    /// nodes. Primaries may still move after that.
     #[track_caller]
     fn assert_well(&self, nodes: usize, leader: &str) {
         let deadline = Instant::now() + PATIENCE;
         while let Err(told) = self.is_well(nodes, leader) {
             if Instant::now() > deadline {
                 let logs: String = self.running.iter().map(Running::log).collect();
-                panic!("not well with {nodes} nodes: {told}\n{logs}");
+                panic!("not healthy with {nodes} nodes: {told}\n{logs}");
             }
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// What the first says that does not say so.
+    /// The output of the first command that does not report a healthy cluster.
     fn is_well(&self, nodes: usize, leader: &str) -> Result<(), String> {
         let whole = format!("health {nodes} of {nodes} nodes live, 64 of 64 partitions whole");
         for (command, expected, wrong) in [
@@ -291,7 +296,8 @@ fn deployed_cluster_is_operated_under_load() {
     read_logs(&deployment);
 }
 
-/// Every line that a role has written is one event; together they tell what has happened, and nothing of requests.
+/// Checks the roles' logs: every line is one event; together the events show what happened, and
+/// none is about a request.
 fn read_logs(deployment: &Deployment) {
     let of = |name: &str| -> Vec<Value> {
         let text = fs::read_to_string(deployment.host(name).join(format!("{name}.log"))).unwrap();
@@ -320,13 +326,13 @@ fn read_logs(deployment: &Deployment) {
         .filter(|event| event["event"] == "leads")
         .filter_map(|event| event["term"].as_u64())
         .collect();
-    assert!(terms.len() > 1, "two have led: {terms:?}");
+    assert!(terms.len() > 1, "two instances have led: {terms:?}");
     let nodes: Vec<(&str, Vec<Value>)> = NODES.iter().map(|node| (node.name, of(node.name))).collect();
     for (name, events) in &nodes {
         assert!(has(events, "partition", "standing", "consistent"), "{name}: {events:#?}");
         assert!(events.iter().all(|event| event["event"] == "said" || event["name"] == *name), "{events:#?}");
     }
-    // What the dead one led, others lead in a later epoch.
+    // Partitions whose primary died have a new primary in a later epoch.
     let led = |events: &[Value]| -> BTreeMap<u64, u64> {
         let led = events.iter().filter(|event| event["event"] == "partition" && event["leads"] == true);
         led.map(|event| (event["partition"].as_u64().unwrap(), event["epoch"].as_u64().unwrap())).collect()
@@ -351,10 +357,11 @@ fn check_files(deployment: &Deployment) {
     let files: Vec<&str> = files.iter().map(|path: &PathBuf| Path::to_str(path).unwrap()).collect();
     let told = deployment.told(&[&["config", "check"], &files[..]].concat());
     assert_eq!(told.matches("valid, for a ").count(), files.len(), "{told}");
-    assert_eq!(told.matches("note: ").count(), 2, "two nodes are to be added: {told}");
+    assert_eq!(told.matches("note: ").count(), 2, "two nodes are not added yet: {told}");
 }
 
-/// Everything that docs/guide/operations.md says of nodes, and the death of who leads.
+/// Does everything that docs/guide/operations.md describes for nodes, and kills the leader of the
+/// metadata service.
 fn operate(deployment: &mut Deployment, load: &Load) {
     let add = |deployment: &mut Deployment, node: &Host, further: &[&str]| {
         deployment.start("node", node.name, node.name);
@@ -362,44 +369,45 @@ fn operate(deployment: &mut Deployment, load: &Load) {
         let arguments = ["node", "add", node.name, "--config", file.to_str().unwrap()];
         deployment.told(&[&arguments, further].concat())
     };
-    // One more.
+    // Adds a node.
     let added = add(deployment, &NODES[3], &[]);
     assert!(added.ends_with("done\n"), "{added}");
     let leading = metrics_of(leader(&deployment.status().unwrap()));
     deployment.assert_well(4, &leading);
     load.wait_for_progress();
 
-    // One is replaced: it is dead, another one comes in its place.
+    // Replaces a node: it dies, and another one is added instead.
     deployment.take("node-1").kill();
-    deployment.wait_for("node-1 is missed", |status| live(status) == 3);
+    deployment.wait_for("node-1 is reported dead", |status| live(status) == 3);
     let told = deployment.told(&["status"]);
     assert!(
         told.starts_with("WRONG: ") && told.contains("node node-1 (10.20.1.2:7400) is suspected"),
         "{told}"
     );
     assert!(deployment.told(&["top", "--once"]).contains("node-1"));
-    // Nothing moves in a partition that lacks a member, so the new one waits until the dead one is removed.
+    // Replicas do not move in a partition that lacks a member, so the new node waits until the dead
+    // one is removed.
     add(deployment, &NODES[4], &["--no-wait"]);
     let removed = deployment.told(&["node", "remove", "node-1"]);
     assert!(removed.ends_with("done\n"), "{removed}");
     deployment.assert_well(4, &leading);
     load.wait_for_progress();
 
-    // A disk is replaced: the node comes back with nothing.
+    // Replaces a disk: the node restarts with an empty directory.
     deployment.take("node-3").stop();
     fs::remove_dir_all(deployment.host("node-3").join("data/node-3")).unwrap();
     deployment.start("node", "node-3", "node-3");
     deployment.assert_well(4, &leading);
     load.wait_for_progress();
 
-    // One is removed that is well.
+    // Removes a healthy node.
     let removed = deployment.told(&["node", "remove", "node-2"]);
     assert!(removed.ends_with("done\n"), "{removed}");
     deployment.take("node-2").stop();
     deployment.assert_well(3, &leading);
     load.wait_for_progress();
 
-    // Who leads the metadata service dies.
+    // Kills the leader of the metadata service.
     let status = deployment.status().unwrap();
     let (before, term) = (leader(&status).name, status["term"].as_u64());
     deployment.take(before).kill();
@@ -408,7 +416,7 @@ fn operate(deployment: &mut Deployment, load: &Load) {
     });
     let leads = metrics_of(leader(&status));
     assert_eq!(deployment.metric(&leads, "nicekv_metadata_leads"), Some(1.0));
-    // Its unit starts it again, and it stands by. Until then it is missed.
+    // Its unit restarts it, and it becomes a standby. Until then status reports it as missing.
     deployment.start("metadata", before, before);
     deployment.assert_well(3, &leads);
 }

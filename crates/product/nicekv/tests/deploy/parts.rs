@@ -1,4 +1,4 @@
-//! Parts of a deployment by themselves: what the switch may do, and the package.
+//! Tests of parts of a deployment: the capabilities of the switch, and the package.
 
 use crate::files::switch_file;
 use crate::hosts::{Network, SWITCH};
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// At XDP, which is what it needs most for.
+/// Tested with XDP, which needs the most capabilities.
 #[test]
 fn switch_needs_exactly_the_capabilities_of_its_unit() {
     let name = "switch_needs_exactly_the_capabilities_of_its_unit";
@@ -40,7 +40,8 @@ fn switch_needs_exactly_the_capabilities_of_its_unit() {
     }
 }
 
-/// Installed where nothing else is: its scripts run, and the binary, the units and the files are there.
+/// Installs the package in an empty root: its scripts run, and it contains the binary, the units
+/// and the files.
 #[test]
 fn package_is_built_and_installed() {
     let name = "package_is_built_and_installed";

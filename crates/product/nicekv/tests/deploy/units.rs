@@ -1,5 +1,6 @@
-//! The systemd units of the tree, and roles run as these say: their command lines, an ordinary user, no capabilities but theirs, and ready when they
-//! say so.
+//! The systemd units of the source tree, and roles that run as these specify: with their command
+//! line, as an ordinary user, with only the listed capabilities. A role counts as started when it
+//! notifies that it is ready.
 
 use crate::PATIENCE;
 use crate::hosts::{Network, SWITCH};
@@ -11,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// An ordinary user, `nobody`.
+/// Id of `nobody`, an ordinary user.
 const USER: u32 = 65_534;
 
-/// A unit file.
+/// A parsed unit file.
 pub(crate) struct Unit {
     pub(crate) path: PathBuf,
     text: String,
@@ -32,7 +33,7 @@ impl Unit {
         self.text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix('='))
     }
 
-    /// What it starts, with other places than those of an installed package.
+    /// The unit's command line, with other paths than those of an installed package.
     fn command(&self, name: &str, configuration: &Path) -> Vec<String> {
         let words = self.value("ExecStart").expect("it starts something").split(' ');
         let word = |word: &str| match word {
@@ -42,7 +43,7 @@ impl Unit {
         words.map(word).collect()
     }
 
-    /// As `setpriv` takes them.
+    /// The capabilities of a field, except `without`, as arguments of `setpriv`.
     fn capabilities(&self, field: &str, without: &str) -> String {
         let names = self.value(field).unwrap_or_default().split_ascii_whitespace();
         let names = names.filter(|name| *name != without);
@@ -51,14 +52,15 @@ impl Unit {
     }
 }
 
-/// A role that runs, in its own way; killed if it is dropped.
+/// A running role; it is killed when it is dropped.
 pub(crate) struct Running {
     pub(crate) name: String,
     child: Child,
     log: PathBuf,
 }
 
-/// Starts a role on a host as its unit would: `directory` has what an installed host has in /etc/nicekv, and its log.
+/// Starts a role on a host as its unit would. `directory` stands for /etc/nicekv of an installed
+/// host, and gets the log.
 pub(crate) fn start(network: &Network, role: &str, name: &str, host: &str, directory: &Path) -> Running {
     let unit = Unit::of(role);
     let (socket, log) = (directory.join(format!("{name}.notify")), directory.join(format!("{name}.log")));
@@ -78,7 +80,7 @@ pub(crate) fn start(network: &Network, role: &str, name: &str, host: &str, direc
     running
 }
 
-/// The command of a unit, on a host, as the user and with the capabilities that it says, but for one.
+/// The command of a unit on a host, with the unit's user and capabilities except `without`.
 fn reduced(
     network: &Network,
     unit: &Unit,
@@ -98,7 +100,8 @@ fn reduced(
     command
 }
 
-/// The switch with all capabilities of its unit but one: its exit code, and what it says.
+/// Runs the switch with all capabilities of its unit except `without`. Returns its exit code and
+/// its output.
 pub(crate) fn fails_without(network: &Network, without: &str, directory: &Path) -> (Option<i32>, String) {
     let mut command = reduced(network, &Unit::of("switch"), "switch", SWITCH, directory, without);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -106,13 +109,13 @@ pub(crate) fn fails_without(network: &Network, without: &str, directory: &Path) 
     while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // If it has not failed, that is told by its exit code.
+    // If it has not failed by now, its exit code will show that it was killed.
     _ = child.kill();
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Has the user that roles run as own a directory.
+/// Gives a directory to the user that roles run as.
 pub(crate) fn give(directory: &Path) {
     fs::create_dir_all(directory).unwrap();
     chown(directory, Some(USER), Some(USER)).unwrap();
@@ -128,7 +131,7 @@ impl Running {
         self.child.wait().unwrap();
     }
 
-    /// Ends it as systemd does.
+    /// Stops the role with the signal that systemd uses.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

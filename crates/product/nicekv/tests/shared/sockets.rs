@@ -1,11 +1,11 @@
-//! The sockets of a process by the kernel's lists, to be compared with what `nicekv status` says is open.
+//! The sockets of a process according to the kernel, to compare with the list of `nicekv status`.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Protocol and address of each IPv4 socket that listens (TCP) or is bound (UDP), which the process of this id has.
+/// Protocol and address of each IPv4 socket of a process that listens (TCP) or is bound (UDP).
 pub(crate) fn of_process(process: u32) -> BTreeSet<String> {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -27,7 +27,7 @@ pub(crate) fn of_process(process: u32) -> BTreeSet<String> {
     found
 }
 
-/// The same, as `nicekv status --json` says of these roles.
+/// The same sockets as `nicekv status --json` lists them, for the roles that `is_asked` selects.
 pub(crate) fn of_status(status: &Value, is_asked: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let listening = status["control_plane"]["listening"].as_array().expect("status says what is open");
     let asked = listening.iter().filter(|socket| is_asked(socket["role"].as_str().unwrap()));

@@ -19,7 +19,7 @@ fn up(scratch: &Path, arguments: &[&str]) -> Up {
     Up::start(scratch, &[&SMALL[..], arguments].concat())
 }
 
-/// What redis-cli says; `None` if it is not installed.
+/// Output of redis-cli; `None` if it is not installed.
 fn redis_cli(address: &str, arguments: &[&str]) -> Option<String> {
     let (host, port) = address.rsplit_once(':').unwrap();
     let mut command = Command::new("redis-cli");
@@ -32,14 +32,16 @@ fn redis_cli(address: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8(text).unwrap().trim_end().to_owned())
 }
 
-/// OpenSSL takes a certificate for its own issuer if both have one name.
+/// A subject with this name. The names must differ, because OpenSSL takes a certificate for
+/// self-signed if subject and issuer have the same name.
 fn named(name: &str) -> DistinguishedName {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
     distinguished
 }
 
-/// An authority's certificate, one that it has issued, and that one's key: written to `ca.pem`, `NAME.pem` and `NAME.key`.
+/// Writes the certificate of an authority (`ca.pem`), and for each name a certificate issued by it
+/// and its key (`NAME.pem`, `NAME.key`).
 fn certificates(scratch: &Path, names: &[&str]) {
     let mut parameters = CertificateParams::new(Vec::new()).unwrap();
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -58,7 +60,7 @@ fn certificates(scratch: &Path, names: &[&str]) {
     }
 }
 
-/// The arguments of this process, as everybody on the machine sees them.
+/// The command line of the process, as every user of the machine can see it.
 fn shown_by_ps(up: &Up) -> String {
     let arguments = fs::read(format!("/proc/{}/cmdline", up.process_id())).unwrap();
     String::from_utf8_lossy(&arguments).replace('\0', " ")
@@ -102,10 +104,10 @@ fn users_are_read_from_a_file_that_can_be_reloaded() {
     write("user default off\nuser admin on >root ~* +@al");
     let refusal = admin.call(&["ACL", "LOAD"]);
     assert!(refusal.starts_with("-ERR users.acl:2: Error in applying operation '+@al'"), "{refusal}");
-    assert_eq!(alice.call(&["GET", "a:1"]), "$v", "all is as it was");
+    assert_eq!(alice.call(&["GET", "a:1"]), "$v", "a file with an error changes nothing");
     write(&users.replace("secret", "other"));
     assert_eq!(admin.call(&["ACL", "LOAD"]), "+OK");
-    assert!(alice.try_call(&["GET", "a:1"]).is_err(), "its password is none any more");
+    assert!(alice.try_call(&["GET", "a:1"]).is_err(), "the old password is no longer valid");
     assert!(login("alice", "secret").0.starts_with("-WRONGPASS") && login("alice", "other").0 == "+OK");
     if let Some(said) = redis_cli(&up.resp, &["--user", "admin", "--pass", "root", "acl", "whoami"]) {
         assert_eq!(said, "admin");
@@ -142,7 +144,7 @@ fn invalid_access_options_are_refused_before_anything_is_created() {
     }
 }
 
-/// An address of this host that is not of loopback.
+/// An address of this host that is not on the loopback interface.
 fn other_address() -> Option<String> {
     let all = if_addrs::get_if_addrs().unwrap();
     let mut v4 = all.iter().map(if_addrs::Interface::ip).filter(|ip| ip.is_ipv4() && !ip.is_loopback());
@@ -175,7 +177,7 @@ fn protected_mode_refuses_other_hosts_until_a_password_is_set() {
     }
     assert_eq!(call("127.0.0.1", port, &["PING"]), "+PONG");
     assert_eq!(call("127.0.0.1", port, &["ACL", "SETUSER", "default", ">hunter2"]), "+OK");
-    assert_eq!(call(&address, port, &["PING"]), NO_AUTH, "somebody needs one now");
+    assert_eq!(call(&address, port, &["PING"]), NO_AUTH, "a password is needed now");
     drop(up);
     let (up, port) = everywhere(&["--password-file", "password"]);
     assert_eq!(call(&address, port, &["AUTH", "hunter2"]), "+OK");
@@ -203,7 +205,7 @@ fn redis_tools_connect_with_tls() {
     let (code, said, error) = outcome(benchmark);
     assert!(code == Some(0) && said.matches("requests per second").count() == 2, "{said} {error}");
     drop(both);
-    // With TLS alone, and certificates of clients.
+    // With TLS only, and with client certificates.
     fs::write(scratch.path().join("password"), "hunter2").unwrap();
     let arguments = [&["--password-file", "password", "--tls-ca", "ca.pem"], &files[..], &SMALL].concat();
     let mut alone = Up::start_by_tls(scratch.path(), &arguments);

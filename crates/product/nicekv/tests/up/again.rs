@@ -1,4 +1,4 @@
-//! `up` on a directory that it has made: what is stored there is used.
+//! `up` with an existing data directory uses the nodes and keyspaces that are stored in it.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::refusals::refused;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Partitions may have to move at a busy machine.
+/// Partitions have to move, possibly on a busy machine.
 const MOVED_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn status(scratch: &Path, up: &Up) -> Value {
@@ -55,7 +55,7 @@ fn up_uses_keyspaces_and_nodes_of_its_directory() {
     assert_eq!(before.len(), 4, "{before:?}");
     assert_eq!(up.interrupt(), Some(0));
 
-    // Options that contradict the directory name both.
+    // If an option contradicts the directory, the error names both values.
     let carts = "keyspace carts";
     for (options, parts) in [
         (&["--nodes", "1"][..], &["--nodes 1 contradicts", "2 nodes", "nicekv node remove"][..]),
@@ -67,7 +67,7 @@ fn up_uses_keyspaces_and_nodes_of_its_directory() {
             refused(scratch.path(), &[&["--data-dir", "data"], options].concat(), part);
         }
     }
-    // Nothing need be said again; the same may be, and a new keyspace.
+    // Options need not be repeated; the same ones may be, and a new keyspace may be added.
     for options in [&[][..], &first[2..], &["--keyspace", "carts=replicas=1", "--keyspace", "new"]] {
         let up = Up::start(scratch.path(), &[&["--data-dir", "data"], options].concat());
         let status = status(scratch.path(), &up);
@@ -105,6 +105,10 @@ fn up_adds_nodes_beyond_those_of_its_directory() {
     assert_eq!(up.interrupt(), Some(0));
 
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
-    assert_eq!(held(&status(scratch.path(), &up)).len(), 5, "it starts as many as there are");
+    assert_eq!(
+        held(&status(scratch.path(), &up)).len(),
+        5,
+        "without options it starts all nodes of the directory"
+    );
     assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
 }

@@ -1,4 +1,5 @@
-//! `nicekv backup` while clients write, the loss of everything, `nicekv restore`; and files that are no good.
+//! `nicekv backup` while clients write, then the loss of all data and `nicekv restore`; also
+//! invalid backup files.
 
 use crate::cluster::{Redis, Up, nicekv, outcome};
 use crate::large::text;
@@ -12,7 +13,7 @@ const NODES: &[&str] = &["--nodes", "3", "--replicas", "3"];
 const WRITERS: usize = 4;
 const KEPT: usize = 3000;
 
-/// The key of this name and a second one of the same partition.
+/// A key of this name, and a second key of the same partition.
 fn pair(name: &str) -> (String, String) {
     let bits = partitions_for(3).ilog2();
     let partition = |key: &str| key_digest(key.as_bytes()).match_value() >> (128 - bits);
@@ -21,7 +22,8 @@ fn pair(name: &str) -> (String, String) {
     (name.to_owned(), second)
 }
 
-/// Writes to the first of a pair and then to the second, again and again; both hold the number of the round.
+/// Repeatedly writes to the first key of a pair and then to the second; both get the number of the
+/// round.
 fn write_pairs(mut redis: Redis, writer: usize, stopped: &AtomicBool, rounds: &AtomicU64) {
     let (first, second) = pair(&format!("pair-{writer}"));
     for round in 1u64.. {
@@ -32,7 +34,7 @@ fn write_pairs(mut redis: Redis, writer: usize, stopped: &AtomicBool, rounds: &A
             assert_eq!(redis.call(&["SET", key, &round.to_string()]), "+OK");
         }
         rounds.store(round, Ordering::Release);
-        // Also where the backup has not been yet, and where it has.
+        // Also writes keys all over the keyspace, both before and behind the backup's position.
         assert_eq!(redis.call(&["SET", &format!("moving-{}", round % 5000), "x"]), "+OK");
     }
 }
@@ -66,7 +68,7 @@ fn backup_under_load_restores_everything() {
         }
         let deadline = Instant::now() + Duration::from_secs(30);
         while rounds.iter().any(|rounds| rounds.load(Ordering::Acquire) < 20) {
-            assert!(Instant::now() < deadline, "the writers do not go on");
+            assert!(Instant::now() < deadline, "the writers are stuck");
             std::thread::sleep(Duration::from_millis(5));
         }
         let before: Vec<u64> = rounds.iter().map(|rounds| rounds.load(Ordering::Acquire)).collect();
@@ -80,7 +82,7 @@ fn backup_under_load_restores_everything() {
     up.kill();
     std::fs::remove_dir_all(scratch.path().join("data")).unwrap();
 
-    // Another number of nodes and partitions.
+    // The new cluster has other numbers of nodes and partitions.
     let up = Up::start(scratch.path(), &["--data-dir", "data", "--nodes", "1", "--replicas", "1"]);
     assert!(command(scratch.path(), &["restore", "file", "--dry-run"]).starts_with("valid: cluster "));
     let told = command(scratch.path(), &["restore", "file", "--endpoint", &up.endpoint]);
@@ -98,12 +100,12 @@ fn backup_under_load_restores_everything() {
             first >= before && second >= before,
             "{first} and {second}, {before} were acknowledged before"
         );
-        // What was written later is there only with what was written before it.
+        // If a later write is in the backup, so are all writes before it.
         assert!(first >= second && first <= second + 1, "writer {writer}: {first} and {second}");
     }
 }
 
-/// Large ones are written over, and removed, while they are read.
+/// Large values are overwritten and deleted while the backup reads them.
 #[test]
 fn large_values_are_backed_up_under_load_and_restored() {
     let scratch = tempfile::tempdir().unwrap();
@@ -151,7 +153,7 @@ fn large_values_are_backed_up_under_load_and_restored() {
     }
 }
 
-/// A bit of a large value that flips is found before anything is put.
+/// If a bit of a large value in the file flips, restore fails before it puts anything.
 fn damage_and_check(scratch: &Path) {
     let path = scratch.join("file");
     let whole = std::fs::read(&path).unwrap();
@@ -190,10 +192,10 @@ fn damaged_backups_and_nonempty_clusters_are_refused() {
     refused(b"color=blue", "not a nicekv backup");
     one_line(nicekv(scratch.path(), &["restore", "nowhere", "--endpoint", &up.endpoint]), "nowhere");
     std::fs::write(&path, &whole).unwrap();
-    // Its keys are counted within a second or two.
+    // The nodes count new keys within a second or two.
     let deadline = Instant::now() + Duration::from_secs(30);
     while !command(scratch.path(), &["status", "--endpoint", &up.endpoint]).contains("stored 1 keys") {
-        assert!(Instant::now() < deadline, "the key is counted");
+        assert!(Instant::now() < deadline, "status does not count the key");
         std::thread::sleep(Duration::from_millis(50));
     }
     refused(&whole, "has 1 keys");
@@ -218,7 +220,8 @@ fn damaged_backups_and_nonempty_clusters_are_refused() {
     one_line(nicekv(scratch.path(), &["backup", "other", "--endpoint", &other.endpoint]), "quorum keyspace");
 }
 
-/// What `keyspace list` says of each but the default one: without what is stored, and rings.
+/// The output of `keyspace list` for each keyspace except the default one, without stored data and
+/// rings.
 fn settings(scratch: &Path, up: &Up) -> Vec<(String, serde_json::Value)> {
     let text = command(scratch, &["keyspace", "list", "--json", "--endpoint", &up.endpoint]);
     let listed: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -280,7 +283,7 @@ fn restore_creates_missing_keyspaces_and_reports_all_problems() {
     }
     up.kill();
 
-    // Two do not fit on one node: both are named, and nothing has changed.
+    // Two keyspaces do not fit on one node: the error names both, and nothing is changed.
     let one = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
     let refused = |more: &[&str]| {
         let arguments = [&["restore", "file", "--endpoint", &one.endpoint], more].concat();

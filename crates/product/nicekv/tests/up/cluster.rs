@@ -1,4 +1,4 @@
-//! A running `up`, and a Redis client of a few lines.
+//! A running `nicekv up`, and a minimal Redis client.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,18 +8,18 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Generous: the machine may be building at the same time.
+/// Generous, because the machine may be building at the same time.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The binary under test; its announcements are kept in `scratch`.
+/// The binary under test. It announces its clusters in `scratch`, not in the user's directory.
 pub(crate) fn nicekv(scratch: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nicekv"));
     command.args(arguments);
     with_environment(scratch, command)
 }
 
-/// The same in a process that may have so many files open, and cannot raise that.
+/// The same, with a hard limit on open files.
 pub(crate) fn limited(scratch: &Path, files_max: u32, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {files_max} && exec \"$0\" \"$@\"");
@@ -31,7 +31,7 @@ fn with_environment(scratch: &Path, mut command: Command) -> Command {
     command
         .current_dir(scratch)
         .env("XDG_RUNTIME_DIR", scratch)
-        // A lab that may run on this machine is none of ours.
+        // Commands must not find a lab that may run on this machine.
         .env("NICEKV_LAB", "of-no-test")
         .env_remove("NICEKV_ENDPOINT");
     command
@@ -43,35 +43,35 @@ pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String, String) {
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// A cluster in a process, killed when it is dropped.
+/// A cluster in one process, which is killed when this is dropped.
 pub(crate) struct Up {
     process: Child,
-    /// Where it is served without TLS; empty: nowhere.
+    /// Address for Redis clients without TLS; empty if there is none.
     pub(crate) resp: String,
     pub(crate) tls_resp: Option<String>,
     pub(crate) endpoint: String,
-    /// What it says before it is ready, and after.
+    /// The lines that it printed up to "ready".
     pub(crate) said: Vec<String>,
     lines: mpsc::Receiver<String>,
 }
 
 impl Up {
-    /// Starts `nicekv up` on ports that are free, and waits until it is ready.
+    /// Starts `nicekv up` on free ports, and waits until it is ready.
     pub(crate) fn start(scratch: &Path, arguments: &[&str]) -> Self {
         Self::start_on(scratch, "localhost:0", arguments)
     }
 
-    /// The same where it listens at this address.
+    /// The same, with this address for Redis clients.
     pub(crate) fn start_on(scratch: &Path, resp: &str, arguments: &[&str]) -> Self {
         Self::start_with(scratch, &[&["--resp", resp], arguments].concat())
     }
 
-    /// The same with TLS alone.
+    /// The same, with a TLS listener only.
     pub(crate) fn start_by_tls(scratch: &Path, arguments: &[&str]) -> Self {
         Self::start_with(scratch, &[&["--tls-resp", "localhost:0"], arguments].concat())
     }
 
-    /// The same as [`Self::start`] in a process that may have so many files open.
+    /// The same as [`Self::start`], with a hard limit on open files.
     pub(crate) fn start_limited(scratch: &Path, files_max: u32, arguments: &[&str]) -> Self {
         let mut command = limited(scratch, files_max, &["up", "--resp", "localhost:0"]);
         command.args(arguments);
@@ -102,10 +102,10 @@ impl Up {
         up
     }
 
-    /// The next line that begins so.
+    /// Waits for the next line of output that begins with `begin`.
     pub(crate) fn hear(&mut self, begin: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(READY_TIMEOUT).expect("it says what is expected");
+            let line = self.lines.recv_timeout(READY_TIMEOUT).expect("the line appears");
             self.said.push(line.clone());
             if line.starts_with(begin) {
                 return line;
@@ -123,19 +123,19 @@ impl Up {
         Redis::new(stream)
     }
 
-    /// Ctrl-C; the exit code.
+    /// Sends SIGINT (Ctrl-C), and returns the exit code.
     pub(crate) fn interrupt(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
         self.process.wait().unwrap().code()
     }
 
-    /// Ctrl-C; its last line.
+    /// Sends SIGINT (Ctrl-C), and returns the last line of output.
     pub(crate) fn interrupt_and_hear(mut self) -> String {
         kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
         self.hear("stopped")
     }
 
-    /// `kill -9`.
+    /// Kills the process like `kill -9`.
     pub(crate) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -144,13 +144,13 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A connection for one command at a time.
+/// A Redis connection for one command at a time.
 pub(crate) struct Redis(BufReader<TcpStream>);
 
 impl Redis {
@@ -158,7 +158,7 @@ impl Redis {
         Self(BufReader::new(stream))
     }
 
-    /// The reply on one line: bulk strings as `$` and their bytes, the absent one as `$-1`.
+    /// The reply on one line; a bulk string is `$` and its bytes, a nil reply `$-1`.
     pub(crate) fn call(&mut self, command: &[&str]) -> String {
         self.try_call(command).unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
@@ -168,7 +168,7 @@ impl Redis {
         self.line()
     }
 
-    /// Sends a command whose reply is read later.
+    /// Sends a command; the reply is read later.
     pub(crate) fn send(&mut self, command: &[&str]) -> std::io::Result<()> {
         let mut request = format!("*{}\r\n", command.len());
         command.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
@@ -189,7 +189,7 @@ impl Redis {
         Ok(Some(self.with_elements(reply)))
     }
 
-    /// The reply with its elements, as in `*[$value,:1]`.
+    /// The reply with all elements of an array, such as `*[$value,:1]`.
     pub(crate) fn call_for_all(&mut self, command: &[&str]) -> String {
         let reply = self.call(command);
         self.with_elements(reply)
@@ -222,7 +222,7 @@ impl Redis {
     }
 }
 
-/// Whether a line of a table has these words in a row.
+/// Whether a row of a table contains these words in sequence.
 pub(crate) fn has_row(text: &str, words: &str) -> bool {
     let squeezed = |line: &str| format!(" {} ", line.split_whitespace().collect::<Vec<_>>().join(" "));
     text.lines().any(|line| squeezed(line).contains(&format!(" {words} ")))

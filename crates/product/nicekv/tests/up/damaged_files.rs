@@ -1,4 +1,5 @@
-//! Each file of a data directory, damaged or missing: `up` starts and serves what was acknowledged, or names the file and says what to do.
+//! Damages or removes each file of a data directory. `up` either starts and has all acknowledged
+//! data, or names the file and says what to do.
 
 use crate::cluster::{Up, nicekv};
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const KEYS: usize = 200;
-/// Longest garbage: a file that is preallocated may be long.
+/// Maximum length of the garbage, because a preallocated file may be long.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
 
 fn arguments(data: &str) -> [&str; 6] {
@@ -35,7 +36,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.success());
 }
 
-/// Starts it: all keys are as they were, or what it says on standard error.
+/// Starts `up`. Returns `None` if all keys have their values, otherwise the text on standard error.
 fn start(scratch: &Path, context: &str) -> Option<String> {
     let mut command = nicekv(scratch, &["up"]);
     command.args(arguments("damaged")).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -78,7 +79,7 @@ fn damaged_files_are_harmless_or_named_with_advice() {
     assert!(nicekv(here, &["object", "put", "name", "in"]).stdout(Stdio::null()).status().unwrap().success());
     assert_eq!(up.interrupt(), Some(0));
     let (whole, damaged) = (here.join("data"), here.join("damaged"));
-    // One of the nodes stands for all.
+    // The files of one node suffice.
     let all = files(&whole).into_iter().map(|file| file.strip_prefix(&whole).unwrap().to_owned());
     let all: Vec<_> = all.filter(|file| !file.starts_with("node-2") && !file.starts_with("node-3")).collect();
     assert!(all.len() >= 12, "{all:?}");
@@ -90,7 +91,7 @@ fn damaged_files_are_harmless_or_named_with_advice() {
         for (damage, content) in
             [("no", None), ("empty", Some(&[][..])), ("half", Some(half)), ("garbage", Some(&garbage))]
         {
-            // A lock has no content.
+            // A lock file is empty, so it cannot be truncated.
             if bytes.is_empty() && content.is_some() {
                 continue;
             }
@@ -106,14 +107,14 @@ fn damaged_files_are_harmless_or_named_with_advice() {
                 continue;
             };
             named += 1;
-            // Other roles may have logged something before.
+            // Other roles may have logged events before the error.
             let said: Vec<_> = said.lines().filter(|line| line.starts_with("nicekv: ")).collect();
             let said = said.join("\n");
-            // Of the engine's tables their directory.
+            // For a table of the engine, the error names the directory of the tables.
             let is_table = file.starts_with("node-1/engine") && !file.ends_with("current");
             let path = Path::new("damaged").join(if is_table { Path::new("node-1/engine") } else { file });
             let remedies = ["remove ", "put it back from a copy"];
-            // Nobody can say where it was, but what it was.
+            // If the metadata state is missing, its path is unknown, but not that it is outdated.
             if damage == "no" && file.ends_with("metadata-state") {
                 assert!(said.contains("the metadata state is an older copy"), "{said}");
                 continue;
@@ -128,7 +129,7 @@ fn damaged_files_are_harmless_or_named_with_advice() {
     }
     assert!(unclear.is_empty(), "{unclear:#?}");
     assert!(named >= 10, "{named} of {all:?}");
-    // Nobody else has what these hold.
+    // The loss of these files must be noticed: no other node has their content.
     let must_be = ["no node-1/log/", "no node-1/engine/current", "no node-1/engine/tables/"];
     let is_missed = |context: &&String| must_be.iter().any(|begin| context.starts_with(begin));
     assert_eq!(harmless.iter().find(is_missed), None);

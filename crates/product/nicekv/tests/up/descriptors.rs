@@ -1,4 +1,4 @@
-//! A process runs out of file descriptors: connections are refused, and nothing else.
+//! A process runs out of file descriptors: only new connections are refused.
 
 use crate::cluster::{Redis, Up, limited, outcome};
 use crate::large::text;
@@ -20,7 +20,7 @@ fn too_low_descriptor_limit_is_refused_with_the_number() {
 fn idle_connections_leave_descriptors_for_the_log() {
     const FILES_MAX: u32 = 1_024;
     const VALUE_BYTES: usize = 50_000;
-    /// More than a segment of the log.
+    /// Together these values fill more than one segment of the log.
     const VALUES: usize = 900;
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start_limited(scratch.path(), FILES_MAX, &["--data-dir", "data"]);
@@ -45,14 +45,14 @@ fn idle_connections_leave_descriptors_for_the_log() {
     for number in 0..VALUES {
         assert_eq!(redis.call(&["SET", &number.to_string(), &value]), "+OK", "value {number}");
     }
-    // A file of large values, too.
+    // Large values need a file descriptor, too.
     assert_eq!(redis.call(&["SET", "large", &text(1 << 20, 4)]), "+OK");
     assert!(redis.call(&["GET", "0"]) == format!("${value}"));
     drop(idle.pop());
-    // The gateway may hear of the new connection before it hears that the other one has ended.
+    // The gateway may learn of the new connection before it learns that the old one has ended.
     let deadline = Instant::now() + Duration::from_secs(20);
     while Redis::new(connect()).try_call(&["PING"]).ok().as_deref() != Some("+PONG") {
-        assert!(Instant::now() < deadline, "a place is free again");
+        assert!(Instant::now() < deadline, "no connection became free");
     }
     assert_eq!(up.interrupt(), Some(0));
 }

@@ -1,13 +1,13 @@
-//! Which of several clusters a command means.
+//! Which cluster a command uses if several run.
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::fs;
 use std::path::Path;
 
-/// One node: it starts soonest.
+/// One node, which starts fastest.
 const SMALL: [&str; 4] = ["--nodes", "1", "--replicas", "1"];
 
-/// Of a command in `place`, where announcements are in `scratch`.
+/// Runs a command in directory `place`; clusters are announced in `scratch`.
 fn run(scratch: &Path, place: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = nicekv(scratch, arguments);
     command.current_dir(place);
@@ -29,14 +29,19 @@ fn data_directory_here_decides_which_cluster_is_used() {
         Up::start(scratch, &[&["--data-dir", data.to_str().unwrap()], &SMALL[..]].concat())
     };
     let mine = start(&one);
-    // The only one: no matter from where.
+    // Only one cluster runs: it is used from any directory.
     assert_eq!(run(scratch, &neither, &["put", "color", "blue"]), (Some(0), String::new(), String::new()));
     let theirs = start(&other);
     assert_eq!(run(scratch, &one, &["put", "color", "green"]), (Some(0), String::new(), String::new()));
-    assert_eq!(run(scratch, &other, &["get", "color"]).0, Some(1), "the newest one has nothing of it");
+    assert_eq!(
+        run(scratch, &other, &["get", "color"]).0,
+        Some(1),
+        "the newest cluster does not have the key"
+    );
     assert_eq!(run(scratch, &one, &["get", "color"]), (Some(0), "green".into(), String::new()));
 
-    // From elsewhere: what changes something is refused, with all that it could be; what reads says what it reads.
+    // From any other directory, a command that writes is refused, and the error lists the clusters;
+    // a command that reads says which one it used.
     for change in [
         &["put", "color", "red"][..],
         &["delete", "color"],
@@ -56,11 +61,11 @@ fn data_directory_here_decides_which_cluster_is_used() {
     assert!(code == Some(0) && output.contains("node-1"), "{output} {error}");
     assert!(error.lines().count() == 1 && error.contains(&theirs.endpoint), "{error}");
     let named = ["put", "color", "red", "--endpoint", &theirs.endpoint];
-    assert_eq!(run(scratch, &one, &named).0, Some(0), "what is named wins");
+    assert_eq!(run(scratch, &one, &named).0, Some(0), "an explicit endpoint wins");
     assert_eq!(run(scratch, &other, &["get", "color"]).1, "red");
     assert_eq!(run(scratch, &one, &["get", "color"]).1, "green");
 
-    // The cluster of this place does not run: another one is not meant.
+    // The cluster of this directory does not run: no other one is used instead.
     assert_eq!(mine.interrupt(), Some(0));
     let (code, _, error) = run(scratch, &one, &["put", "color", "red"]);
     assert!(

@@ -1,4 +1,4 @@
-//! `nicekv explain` and what `nicekv status` begins with, of a running cluster.
+//! `nicekv explain`, and the first lines of `nicekv status`, for a running cluster.
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::collections::BTreeSet;
@@ -37,10 +37,10 @@ fn explain_compares_tables_nodes_and_metadata() {
     assert_eq!(run(&["put", "color", "blue"]).0, Some(0));
     let after = explained();
     let hits = |told: &serde_json::Value| told["switches"][0]["found"]["multicast"]["hits"].as_u64().unwrap();
-    assert!(hits(&after) > hits(&before), "the entry that puts of this key meet has met one more");
+    assert!(hits(&after) > hits(&before), "the put was counted by the table entry that it matched");
     assert!(
         leads(&after).len() == 1 && leads(&after)[0] > leads(&before)[0],
-        "and its primary has decided it"
+        "the primary has decided the put"
     );
 
     let (code, text, _) = run(&["explain", "color"]);
@@ -77,7 +77,7 @@ fn trace_follows_a_put_and_a_get_hop_by_hop() {
         let text = |step: &serde_json::Value, field: &str| step[field].as_str().unwrap().to_owned();
         steps.iter().map(|step| (text(step, "place"), text(step, "what"))).collect()
     };
-    // Whatever was sent again counts once at each place.
+    // Counts each hop once per place, even if a datagram was sent again.
     let count = |steps: &[(String, String)], what: &str| {
         steps.iter().filter(|(_, said)| said.starts_with(what)).collect::<BTreeSet<_>>().len()
     };

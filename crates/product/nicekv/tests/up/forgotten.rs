@@ -1,4 +1,6 @@
-//! Nodes whose directories are older than what they had confirmed, or without their logs, after all have stopped: what was acknowledged is what is read (docs/FAULTS.md, rows 36 and 37).
+//! Nodes restart with directories that are older than what they had confirmed, or without their
+//! logs, after the whole cluster has stopped. Reads still return what was acknowledged
+//! (docs/FAULTS.md, rows 36 and 37).
 
 use crate::cluster::{Redis, Up, nicekv, outcome};
 use serde_json::Value;
@@ -8,9 +10,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const KEYS: usize = 60;
-/// How far logs are durable is persisted every half a second.
+/// The position up to which logs are durable is persisted every half second.
 const REMEMBERED_WITHIN: Duration = Duration::from_millis(1_200);
-/// Longer than a datagram, and beside the log.
+/// The second size is longer than a datagram, the third is stored outside the log.
 const SIZES: [usize; 3] = [10, 3_000, 100_000];
 const OPTIONS: [&str; 8] = [
     "--data-dir",
@@ -27,9 +29,9 @@ fn key(number: usize) -> String {
     format!("key-{number}")
 }
 
-/// The value of a key in a round. Few are long.
+/// The value of a key in a round. Few values are long.
 fn value(number: usize, round: usize, database: usize) -> String {
-    // Chains have no large values.
+    // Keyspaces replicated by chains have no large values.
     let size = if number < SIZES.len() && database != 1 { SIZES[number] } else { SIZES[0] };
     format!("{round}-{number}-{}", "x".repeat(size))
 }
@@ -77,7 +79,8 @@ fn losses(here: &Path, up: &Up) -> u64 {
     nodes.iter().map(|node| node["losses"].as_u64().unwrap()).sum()
 }
 
-/// Writes on until what nodes have confirmed is remembered; the last round.
+/// Keeps writing until the positions that nodes have confirmed are persisted. Returns the last
+/// round.
 fn write_on(up: &Up, mut round: usize) -> usize {
     let began = Instant::now();
     while began.elapsed() < REMEMBERED_WITHIN {
@@ -106,7 +109,7 @@ fn older_directories_and_lost_logs_do_not_change_answers() {
     up.kill();
     let up = Up::start(here, &OPTIONS);
     read(&up, round, "an older directory, started again");
-    assert_eq!(losses(here, &up), 1, "it has copied everything");
+    assert_eq!(losses(here, &up), 1, "one node has copied everything");
     let round = write_on(&up, round);
     up.kill();
 
@@ -116,7 +119,7 @@ fn older_directories_and_lost_logs_do_not_change_answers() {
     logs.iter().for_each(|path| fs::remove_file(path).unwrap());
     let (code, text, error) = outcome(nicekv(here, &[&["up"], &OPTIONS[..]].concat()));
     assert_ne!(code, Some(0), "{text}");
-    assert!(error.contains(".nklog"), "it does not say what is missing: {error}");
+    assert!(error.contains(".nklog"), "the error does not name the missing file: {error}");
     fs::remove_dir_all(&node).unwrap();
     let up = Up::start(here, &OPTIONS);
     read(&up, round, "a lost directory");

@@ -1,4 +1,4 @@
-//! Disks become full while large values are put (docs/FAULTS.md row 9).
+//! Disks that become full while values are put (docs/FAULTS.md row 9).
 
 use crate::cluster::{Redis, Up, nicekv, outcome};
 use crate::large::text;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What the nodes set aside, and room for some values at each.
+/// Room for the reserves of the nodes, and for some values on each.
 const DISK_MIB: usize = 240;
 const WRITERS: usize = 8;
-/// Each goes on until so many of its puts were refused.
+/// Each writer continues until this many of its puts were refused.
 const REFUSALS: usize = 12;
 const PUTS_MAX: usize = 400;
 const VALUE_BYTES: usize = 300_000;
 
-/// A small disk in memory.
+/// A small file system in memory.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// None without root.
+    /// `None` without root.
     fn at(path: &Path, mib: usize) -> Option<Self> {
         std::fs::create_dir(path).unwrap();
         let size = format!("size={mib}m");
@@ -31,13 +31,13 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // What may still be open goes with the process.
+        // A lazy unmount, because the process may still have files open.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).output();
     }
 }
 
 #[test]
-fn row_09_a_put_that_is_refused_for_a_full_disk_is_not_there_afterwards() {
+fn row_09_a_put_refused_for_a_full_disk_is_not_stored() {
     let scratch = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::at(&scratch.path().join("disk"), DISK_MIB) else {
         nicekv_testkit::not_run("root", "full disks under large values");
@@ -71,11 +71,12 @@ fn row_09_a_put_that_is_refused_for_a_full_disk_is_not_there_afterwards() {
     assert!(refused.len() >= WRITERS, "{} refused: the disk is too large", refused.len());
     let mut redis = up.redis();
     let there: Vec<&String> = refused.iter().filter(|key| redis.call(&["EXISTS", key]) != ":0").collect();
-    assert!(there.is_empty(), "of {} refused puts {} are there: {there:?}", refused.len(), there.len());
+    assert!(there.is_empty(), "of {} refused puts, {} were stored: {there:?}", refused.len(), there.len());
     drop(up);
 }
 
-/// Not to be compressed. So many times 32 bytes: few are in the engine's tables, many are stored in chunks.
+/// Text of `parts` times 32 bytes that does not compress. Values of few parts are stored in the
+/// engine's tables, longer ones in chunks.
 fn incompressible(seed: usize, parts: usize) -> String {
     (0..parts)
         .map(|at| format!("{:032x}", u128::from_be_bytes(key_digest(format!("{seed} {at}").as_bytes()).0)))
@@ -84,7 +85,7 @@ fn incompressible(seed: usize, parts: usize) -> String {
 
 const FULL: &str = "disk is full";
 
-/// Puts until nothing is accepted for so long; the keys that are there.
+/// Puts until no put was accepted for the time `quiet`. Returns the stored keys.
 fn fill(redis: &mut Redis, quiet: Duration, parts: usize) -> Vec<String> {
     let (mut stored, mut last) = (Vec::new(), Instant::now());
     for number in 0.. {
@@ -110,13 +111,14 @@ fn row_09_deletes_on_a_full_disk_that_three_nodes_share_make_room_for_puts() {
 }
 
 #[test]
-fn row_09_deletes_of_large_values_make_room_likewise() {
+fn row_09_deletes_of_large_values_make_room_for_puts() {
     deletes_make_room(240, 3_200, 100);
 }
 
-/// Values of `parts` times 32 bytes; at least `least` of them fit on the disk.
+/// Fills a disk with values of `parts` times 32 bytes, of which at least `least` must fit; then
+/// deletes half of them, and puts again.
 fn deletes_make_room(mib: usize, parts: usize, least: usize) {
-    /// After half of the keys are deleted; it takes a few seconds on an idle machine.
+    /// How long it may take until puts succeed again; a few seconds on an idle machine.
     const AGAIN: Duration = Duration::from_secs(30);
     let scratch = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::at(&scratch.path().join("disk"), mib) else {
@@ -130,10 +132,10 @@ fn deletes_make_room(mib: usize, parts: usize, least: usize) {
     let (_, status, _) = outcome(nicekv(scratch.path(), &["status", "--endpoint", &up.endpoint]));
     assert!(status.contains("free space on the disk or delete keys"), "{status}");
     for key in stored.iter().step_by(2) {
-        assert_eq!(redis.call(&["DEL", key]), ":1", "deletes go on");
+        assert_eq!(redis.call(&["DEL", key]), ":1", "deletes still work");
     }
     let deleted = Instant::now();
-    // A quarter of what was deleted, so that it is no single put that finds room.
+    // A quarter of the deleted keys, so that more than one lucky put has to succeed.
     let (mut again, wanted) = (0, stored.len() / 8);
     while again < wanted {
         let reply = redis.call(&["SET", &format!("again-{again}"), &incompressible(again, parts)]);

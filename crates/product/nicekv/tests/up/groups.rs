@@ -1,4 +1,4 @@
-//! The ring of groups of storage targets is there beside the vrings, and nobody is in it.
+//! The switch has the ring of target groups beside the vrings, with no group in it.
 
 use crate::cluster::Up;
 use crate::metrics::{scrape, sum};
@@ -28,7 +28,7 @@ fn datagrams_for_unknown_groups_are_counted_misses() {
     let counted = |event: &str| sum(&scrape(&line), "nicekv_switch_packets_total", event) as u64;
     let begun = Instant::now();
     while counted("event=\"opcode_refused\"") == 0 {
-        assert!(begun.elapsed() < PATIENCE, "the switch does not get what is for groups");
+        assert!(begun.elapsed() < PATIENCE, "the switch does not receive datagrams for groups");
     }
     assert_eq!(counted("event=\"vring_miss\""), 1);
     assert_eq!(up.interrupt(), Some(0));

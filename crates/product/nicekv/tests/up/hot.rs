@@ -1,4 +1,5 @@
-//! A hot key spreads over nodes that are no members of its partition, or is in the switch, in user space; what is read is what was written last.
+//! A hot key is copied to nodes outside its partition, or into the user-space switch; every get
+//! returns the newest write.
 
 use crate::cluster::{Up, has_row, nicekv, outcome};
 use crate::refusals::refused;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So that a failed assertion does not leave readers behind that nobody ends.
+/// Ends the reader threads even if an assertion fails.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -18,7 +19,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Operators see who has copies.
+/// Checks that `explain` and `status` show who has copies.
 fn is_shown(scratch: &Path) {
     let run = |arguments: &[&str]| outcome(nicekv(scratch, arguments));
     let explained = run(&["explain", "color", "--keyspace", "carts"]).1;
@@ -32,7 +33,8 @@ fn is_shown(scratch: &Path) {
     assert!(top.contains("hot keys\n  switch  entries  copied"), "{top}");
 }
 
-/// Readers ask for a key until status says that it `is_spread`; then writes are seen by gets that begin after them, and operators see what there is by `is_shown`.
+/// Readers get a key until its status satisfies `is_spread`. Then gets that begin after a write
+/// must see it, and `is_shown` checks what operators see.
 fn spread(arguments: &[&str], is_spread: fn(&Value) -> bool, is_shown: fn(&Path)) {
     let scratch = tempfile::tempdir().unwrap();
     let cluster = ["--engine", "memory", "--nodes", "6", "--keyspace", "carts=balancing=hot"];
@@ -76,7 +78,7 @@ fn spread(arguments: &[&str], is_spread: fn(&Value) -> bool, is_shown: fn(&Path)
         is_shown(scratch.path());
     });
     while hot()["entries"].as_u64() != Some(0) {
-        assert!(Instant::now() < until + PATIENCE, "it is cold: {}", hot());
+        assert!(Instant::now() < until + PATIENCE, "the key did not become hot: {}", hot());
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(up.interrupt(), Some(0));
@@ -84,7 +86,7 @@ fn spread(arguments: &[&str], is_spread: fn(&Value) -> bool, is_shown: fn(&Path)
 
 #[test]
 fn hot_key_is_copied_to_nodes_and_gets_see_every_write() {
-    // Without copies the owner answers all: six times the mean of six nodes.
+    // Without copies, the owner would answer all gets: six times the mean of six nodes.
     let is_spread = |told: &Value| {
         let most = told["most_loaded"][1].as_u64().unwrap_or(u64::MAX);
         told["copies"].as_u64() >= Some(2) && most < 300

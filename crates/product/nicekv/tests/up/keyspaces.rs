@@ -1,4 +1,4 @@
-//! Several keyspaces beside each other in one cluster.
+//! Several keyspaces in one cluster.
 
 use crate::cluster::{Up, has_row, nicekv, outcome};
 use crate::refusals::refused;
@@ -25,7 +25,7 @@ fn keyspaces_have_separate_keys_and_replication() {
     let read = ["default", "sessions", "carts"].map(get);
     assert_eq!(read, ["blue", "red", "green"]);
     assert_eq!(run(&["delete", "color", "--keyspace", "carts"]).1, "deleted\n");
-    // SELECT goes to them by number.
+    // SELECT chooses keyspaces by number.
     let mut redis = up.redis();
     assert_eq!(redis.call(&["GET", "color"]), "$blue");
     assert_eq!((redis.call(&["SELECT", "1"]), redis.call(&["GET", "color"])), ("+OK".into(), "$red".into()));
@@ -41,13 +41,13 @@ fn keyspaces_have_separate_keys_and_replication() {
     {
         assert!(has_row(&status, row), "{row} in {status}");
     }
-    // docs/FAULTS.md row 33: an error that names those that there are.
+    // docs/FAULTS.md row 33: the error lists the existing keyspaces.
     let (code, output, error) = run(&["put", "color", "x", "--keyspace", "nosuch"]);
     assert_eq!((code, output.as_str(), error.lines().count()), (Some(2), "", 1));
     assert!(error.contains("\"nosuch\"") && error.contains("default, sessions, carts"), "{error}");
     assert_eq!(up.interrupt(), Some(0));
 
-    // They are found again, and a further one comes into being beside them.
+    // A restart keeps the keyspaces, and an option adds another one.
     let up = Up::start(scratch.path(), &[&KEYSPACES[..], &["--keyspace", "new"]].concat());
     let read = ["default", "sessions", "carts", "new"].map(get);
     assert_eq!(read, ["blue", "red", "", ""]);

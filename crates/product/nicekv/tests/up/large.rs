@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Text of so many bytes that is nowhere the same.
+/// Text of `bytes` bytes that does not repeat.
 pub(crate) fn text(bytes: usize, seed: u64) -> String {
     let (mut text, mut state) = (String::with_capacity(bytes + 16), seed | 1);
     while text.len() < bytes {
@@ -28,7 +28,8 @@ fn large_values_survive_kill_minus_9() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
-    // One datagram; the first that has more; one chunk and two; more than a receiver takes without a word.
+    // One datagram; the shortest of two datagrams; one chunk and two; more than a receiver accepts
+    // without flow control.
     let lengths = [1_024, 1_025, 1_409, 57_344, 57_345, 100_000, 20_000_000];
     for length in lengths {
         let (key, value) = (format!("of-{length}"), text(length, length as u64));
@@ -88,7 +89,7 @@ fn commands_work_on_large_values() {
     assert_eq!(redis.call(&["EXISTS", "k"]), ":0");
     let too_long = redis.call(&["SET", "k", &text((64 << 20) + 1, 3)]);
     assert!(too_long.starts_with("-ERR") && too_long.contains("67108864"), "{too_long}");
-    // A chain passes each value on in one message.
+    // A chain passes each value on in a single message, which limits its length.
     assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
     let refused = redis.call(&["SET", "k", &second]);
     assert!(refused.starts_with("-ERR") && refused.contains("57344"), "{refused}");
@@ -102,7 +103,7 @@ fn commands_work_on_large_values() {
     assert_eq!(redis.call(&["STRLEN", "k"]), ":55000");
 }
 
-/// What EXEC answers to these commands.
+/// The reply of EXEC to these commands.
 fn executed(redis: &mut Redis, commands: &[&[&str]]) -> String {
     assert_eq!(redis.call(&["MULTI"]), "+OK");
     for command in commands {
@@ -161,7 +162,7 @@ fn transactions_and_scripts_use_values_larger_than_a_datagram() {
         assert!(get(&mut redis, "{t}d") == format!("{long}and more{longest}"), "after kill -9");
         assert_eq!(redis.call(&["STRLEN", "{t}f"]), ":55008");
     }
-    // It becomes a large one.
+    // Appends to it until it is a large value.
     assert_eq!(redis.call(&["SELECT", "0"]), "+OK");
     assert_eq!(redis.call(&["APPEND", "{t}d", &longest]), ":105008");
     assert!(get(&mut redis, "{t}d") == format!("{long}and more{longest}{longest}"));
@@ -191,7 +192,8 @@ fn exec_reads_large_values_as_of_its_execution() {
     let told = executed(&mut redis, commands);
     let place = told.bytes().zip(expected.bytes()).position(|(one, other)| one != other);
     assert!(told == expected, "from byte {place:?}: {}", &told[place.unwrap_or(0)..][..80]);
-    // What nobody could read any more is not lost: nothing is done.
+    // If EXEC could not return a value that the transaction deletes or overwrites, it would be
+    // lost. So nothing is executed.
     for last in [&["DEL", "{t}1"][..], &["SET", "{t}1", "x"]] {
         let refused = executed(&mut redis, &[&["GET", "{t}1"], last]);
         assert!(refused.starts_with("-EXECABORT"), "{refused}");
@@ -200,7 +202,7 @@ fn exec_reads_large_values_as_of_its_execution() {
     assert!(refused.starts_with("*[-ERR value would exceed") && refused.ends_with(",:1]"), "{refused}");
     assert!(get(&mut redis, "{t}1") == *two);
 
-    // While somebody overwrites them all at once, they are those of one moment.
+    // While another client overwrites all keys in transactions, EXEC returns values of one moment.
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut writer = up.redis();
@@ -234,7 +236,7 @@ fn exec_reads_large_values_as_of_its_execution() {
     });
 }
 
-/// The value of key k and what is added to it, as the store should have it.
+/// The expected value of key k, which grows with each APPEND.
 struct Grown(String);
 
 impl Grown {
@@ -250,7 +252,8 @@ fn append_grows_large_values_that_survive_kill_minus_9() {
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
     let mut grown = Grown(String::new());
-    // To nothing, to a short value; over the room of a datagram, and of a message; of many parts; more than a datagram has room for, and much more.
+    // Appends to no value and to a short one; beyond a datagram, and beyond a message; to a value
+    // of many parts; more than a datagram holds, and much more.
     for (seed, bytes) in
         (1..).zip([1_000, 24, 1, 900, 5_000, 50_000, 419, 1, 3_000, 3_000_000, 1, 70_000, 700_000])
     {
@@ -260,7 +263,7 @@ fn append_grows_large_values_that_survive_kill_minus_9() {
     }
     assert_eq!(redis.call(&["EXPIRE", "k", "1000"]), ":1");
     grown.append(&mut redis, "end");
-    assert_ne!(redis.call(&["TTL", "k"]), ":-1", "the expiry stays");
+    assert_ne!(redis.call(&["TTL", "k"]), ":-1", "APPEND keeps the expiry");
     let large = text(60_000, 20);
     assert_eq!(redis.call(&["APPEND", "new", &large]), ":60000");
     assert!(get(&mut redis, "new") == large);
@@ -303,10 +306,10 @@ fn large_values_in_quorum_keyspaces_survive_kill_minus_9() {
     }
 }
 
-/// Values begin at multiples of this in their segments.
+/// Values begin at multiples of this offset in their segments.
 const ALIGN_BYTES: usize = 4_096;
 
-/// The segments of large values of the node that has the first of them.
+/// The segments of large values of the first node that has any.
 fn segments_of_a_node(data: &Path) -> Vec<PathBuf> {
     let nodes = std::fs::read_dir(data).unwrap().map(|node| node.unwrap().path().join("values"));
     let mut values: Vec<PathBuf> = nodes.filter(|values| values.is_dir()).collect();
@@ -314,7 +317,7 @@ fn segments_of_a_node(data: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(&values[0]).unwrap().map(|segment| segment.unwrap().path()).collect()
 }
 
-/// Where a value lies in a segment, whole.
+/// The offset at which a segment contains the whole value.
 fn place(segment: &[u8], value: &str) -> Option<usize> {
     (0..segment.len()).step_by(ALIGN_BYTES).find(|at| segment[*at..].starts_with(value.as_bytes()))
 }
@@ -325,7 +328,7 @@ fn scrub_repairs_damaged_values_that_nobody_reads() {
     let arguments = ["--data-dir", "data", "--nodes", "3", "--replicas", "3"];
     let up = Up::start(scratch.path(), &arguments);
     let mut redis = up.redis();
-    // What comes later says that the first is durable: so it is not taken for torn.
+    // Later values show that the first is durable, so its damage is not taken for a torn write.
     for number in 0..3 {
         assert_eq!(redis.call(&["SET", &format!("of-{number}"), &text(300_000, 2 * number + 1)]), "+OK");
     }
@@ -341,10 +344,10 @@ fn scrub_repairs_damaged_values_that_nobody_reads() {
     assert!(damaged.is_some(), "the value is on the disk");
     let up = Up::start(scratch.path(), &arguments);
     let deadline = Instant::now() + Duration::from_secs(60);
-    // It may be moved or removed since it was listed.
+    // The segment may have been moved or removed since it was listed.
     let is_there = |path: PathBuf| place(&std::fs::read(path).unwrap_or_default(), &value).is_some();
     while !segments_of_a_node(&data).into_iter().any(is_there) {
-        assert!(Instant::now() < deadline, "the damage is not found");
+        assert!(Instant::now() < deadline, "the scrub did not repair the value");
         std::thread::sleep(Duration::from_millis(200));
     }
     assert!(get(&mut up.redis(), "of-0") == value);

@@ -1,5 +1,5 @@
-//! Large values of many connections, within the memory that a gateway has for them. It is a process of its own here, so that what it holds is told from what the
-//! store does.
+//! Large values of many connections stay within the gateway's memory budget. The gateway is a
+//! separate process, so that its memory can be measured without the store's.
 
 use crate::cluster::{Redis, Up, nicekv};
 use crate::large::text;
@@ -12,16 +12,17 @@ use std::time::{Duration, Instant};
 const MIB: usize = 1 << 20;
 const BUDGET_MIB: usize = 8;
 const VALUE: usize = 2 * MIB;
-/// What the process may have beside the budget: what it has read before it was granted anything (64 KiB of each connection), and what the allocator keeps.
+/// Memory beyond the budget: bytes read before a grant (64 KiB per connection), and what the
+/// allocator keeps.
 const BESIDE: usize = 10 * MIB;
-/// Nothing takes so long, even while the machine builds.
+/// Longer than any step takes, even while the machine builds.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A gateway beside an `up`, killed when it is dropped.
+/// A gateway process for an `up`; it is killed when it is dropped.
 struct Gateway {
     process: Child,
     address: String,
-    /// What it occupies before anybody has asked for anything.
+    /// Memory in use before the first command.
     at_first: usize,
 }
 
@@ -35,7 +36,7 @@ impl Gateway {
              [[gateways]]\nname = \"g\"\nlisten = \"{address}\"\nthreads = {threads}\nlarge_mib_max = 1000\n"
         );
         std::fs::write(scratch.join("gateway.toml"), config).unwrap();
-        // The flag wins over the file.
+        // The flag overrides the file.
         let budget = BUDGET_MIB.to_string();
         let arguments =
             ["gateway", "--config", "gateway.toml", "--name", "g", "--gateway-large-mib", &budget];
@@ -44,7 +45,7 @@ impl Gateway {
         let mut gateway = Self { process, address, at_first: 0 };
         let started = Instant::now();
         while TcpStream::connect(&gateway.address).is_err() {
-            assert!(started.elapsed() < TIMEOUT, "it does not listen");
+            assert!(started.elapsed() < TIMEOUT, "the gateway does not listen");
             std::thread::yield_now();
         }
         assert_eq!(gateway.redis().call(&["SET", "ready", "yes"]), "+OK");
@@ -63,7 +64,7 @@ impl Gateway {
         Redis::new(self.stream())
     }
 
-    /// The most bytes that it has ever occupied.
+    /// The peak memory use of the process.
     fn peak(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -72,7 +73,7 @@ impl Gateway {
 
     fn assert_within_budget(&self) {
         let grown = self.peak() - self.at_first;
-        assert!(grown <= BUDGET_MIB * MIB + BESIDE, "it has grown by {} KiB", grown >> 10);
+        assert!(grown <= BUDGET_MIB * MIB + BESIDE, "the gateway has grown by {} KiB", grown >> 10);
     }
 
     fn info(&self, field: &str) -> usize {
@@ -81,7 +82,8 @@ impl Gateway {
         line.unwrap_or_else(|| panic!("{field}: {info}")).parse().unwrap()
     }
 
-    /// Nothing is left of what was held, once the gateway has seen who has gone.
+    /// Checks that the memory for large values becomes free, once the gateway has noticed closed
+    /// connections.
     fn assert_empty(&self) {
         let started = Instant::now();
         while self.info("large_values_bytes") + self.info("large_values_waiting") > 0 {
@@ -92,7 +94,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -113,7 +115,7 @@ fn value(number: usize) -> String {
     text(VALUE, number as u64 + 1)
 }
 
-/// All at the same time.
+/// Runs `act` on `count` threads at the same time.
 fn concurrently(count: usize, act: impl Fn(usize) + Sync) {
     let act = &act;
     std::thread::scope(|scope| {
@@ -136,7 +138,7 @@ fn large_values_beyond_the_memory_budget_take_turns() {
             let got = gateway.redis().call(&["GET", &key(number)]);
             assert!(got.strip_prefix('$') == Some(&value(number)), "another value");
         });
-        // One key, so that connections would share what is read.
+        // All use the same key, in case connections share what is read.
         concurrently(CONNECTIONS, |number| match number % 4 {
             0 => assert_eq!(gateway.redis().call(&["STRLEN", &key(7)]), format!(":{VALUE}")),
             _ => assert!(gateway.redis().call(&["GET", &key(7)]).strip_prefix('$') == Some(&value(7))),
@@ -211,11 +213,11 @@ fn commands_larger_than_the_budget_are_refused_and_the_connection_continues() {
     assert!(redis.call(&["GET", "just"]).strip_prefix('$') == Some(&just));
     let part = value(1);
     is_refused(redis.call(&["MSET", "a", &part, "b", &part, "c", &part]));
-    assert_eq!(redis.call(&["EXISTS", "a", "b", "c", "just"]), ":1", "nothing is put of what is refused");
+    assert_eq!(redis.call(&["EXISTS", "a", "b", "c", "just"]), ":1", "a refused command stores nothing");
     assert_eq!(redis.call(&["MSET", "a", &part, "b", &part]), "+OK");
     let many: Vec<_> = ["MGET"].into_iter().chain(["just"; 4]).collect();
     is_refused(redis.call(&many));
-    // Whoever has more room may have put it.
+    // A client of a gateway with a larger budget may have put the value.
     assert_eq!(up.redis().call(&["SET", "long", &long]), "+OK");
     is_refused(redis.call(&["GET", "long"]));
     assert_eq!(redis.call(&["STRLEN", "long"]), format!(":{}", limit + 1));
@@ -225,7 +227,7 @@ fn commands_larger_than_the_budget_are_refused_and_the_connection_continues() {
 }
 
 #[test]
-fn row_32_strangers_that_stop_in_the_middle_keep_others_from_nothing_for_long() {
+fn row_32_peers_that_stop_in_the_middle_do_not_block_others_for_long() {
     const STRANGERS: usize = 24;
     let scratch = tempfile::tempdir().unwrap();
     let (_up, gateway) = world(scratch.path(), 1);
@@ -241,12 +243,12 @@ fn row_32_strangers_that_stop_in_the_middle_keep_others_from_nothing_for_long() 
             assert_eq!(
                 small.call(&["INCR", "counter"]),
                 format!(":{count}"),
-                "small ones are served meanwhile"
+                "small commands are served meanwhile"
             );
         }
     });
     gateway.assert_within_budget();
-    assert!(gateway.info("stalled_clients") > 0, "nobody else could have made room");
+    assert!(gateway.info("stalled_clients") > 0, "only closing stalled peers could free memory");
     let told = strangers.iter_mut().find_map(|stranger| {
         stranger.set_nonblocking(true).unwrap();
         let mut told = [0; 200];
@@ -269,7 +271,7 @@ fn row_32_peers_that_do_not_read_give_way_to_those_that_do() {
     deaf.iter_mut().for_each(|stream| stream.write_all(&ask).unwrap());
     let started = Instant::now();
     while gateway.info("large_values_waiting") == 0 {
-        assert!(started.elapsed() < TIMEOUT, "sockets take everything");
+        assert!(started.elapsed() < TIMEOUT, "the sockets accept all replies unread");
     }
     assert!(gateway.redis().call(&["GET", "just"]).strip_prefix('$') == Some(&just));
     assert!(gateway.info("stalled_clients") > 0);

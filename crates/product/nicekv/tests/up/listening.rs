@@ -1,4 +1,4 @@
-//! Open sockets in `nicekv status`, compared with the kernel's lists.
+//! The open sockets that `nicekv status` lists, compared with the kernel's lists.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::sockets::{of_process, of_status};
@@ -6,10 +6,10 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Sockets are reported every two seconds if they change.
+/// Generous: changed sockets are reported every two seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The status when it names the very sockets that the process has.
+/// Waits until the status lists exactly the sockets of the process, and returns it.
 fn status_with_all_sockets(scratch: &Path, up: &Up) -> Value {
     let deadline = Instant::now() + TIMEOUT;
     loop {

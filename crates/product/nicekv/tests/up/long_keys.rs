@@ -1,10 +1,11 @@
-//! Keys of up to 1,024 bytes: a message has room for one, and for a short value.
+//! Keys of up to 1,024 bytes: a datagram has room for one of them and a short value.
 
 use crate::cluster::{Redis, Up, nicekv, outcome};
 use crate::large::text;
 
 const KEY_BYTES: usize = 1_024;
-/// One byte; the longest that is small beside such a key, and one byte more; what is small beside other keys; a large one.
+/// One byte; the longest value that fits into a datagram with such a key, and one byte more; values
+/// that fit with other keys; a large value.
 const VALUES: [usize; 6] = [1, 256, 257, 400, 1_024, 1 << 20];
 const KEYSPACES: [&str; 3] = [
     "quorums=replication=quorum,write-set=2",
@@ -12,7 +13,7 @@ const KEYSPACES: [&str; 3] = [
     "ranges=partitioning=range,partitions=2",
 ];
 
-/// A key of the greatest length; those of the same beginning share all but the last bytes.
+/// A key of the maximum length. Keys with the same beginning differ in their last bytes only.
 fn key(begin: &str, end: &str) -> String {
     format!("{begin}{}{end}", "-".repeat(KEY_BYTES - begin.len() - end.len()))
 }
@@ -33,7 +34,7 @@ fn gets(redis: &mut Redis, key: &str, value: &str) {
     assert_eq!(redis.call(&["STRLEN", key]), format!(":{}", value.len()));
 }
 
-/// All that can be done with a key where a primary orders puts.
+/// Runs all commands on keys that a keyspace with primaries supports.
 fn use_keys(redis: &mut Redis) {
     for bytes in VALUES {
         let (key, first) = (key("k", "1"), value(bytes));
@@ -41,7 +42,7 @@ fn use_keys(redis: &mut Redis) {
         gets(redis, &key, &first);
         assert_eq!(redis.call(&["EXPIRE", &key, "1000"]), ":1", "{bytes}");
         assert_eq!(redis.call(&["APPEND", &key, "more"]), format!(":{}", bytes + 4));
-        assert_ne!(redis.call(&["TTL", &key]), ":-1", "the expiry stays");
+        assert_ne!(redis.call(&["TTL", &key]), ":-1", "the expiry is kept");
         assert!(redis.call(&["GETSET", &key, &first]) == format!("${first}more"), "{bytes}");
         assert!(redis.call(&["SET", &key, "short", "GET"]) == format!("${first}"), "{bytes}");
         assert_eq!(redis.call(&["APPEND", &key, &first]), format!(":{}", bytes + 5));
@@ -56,7 +57,7 @@ fn use_keys(redis: &mut Redis) {
     assert_eq!(redis.call(&["DEL", &counter]), ":1");
 }
 
-/// Puts values of all lengths, which [`stay`].
+/// Puts values of these lengths; [`stay`] checks them.
 fn fill(redis: &mut Redis, lengths: &[usize]) {
     for bytes in lengths {
         assert_eq!(redis.call(&["SET", &key("of", &bytes.to_string()), &value(*bytes)]), "+OK", "{bytes}");
@@ -124,7 +125,8 @@ fn commands_and_scans_support_long_keys() {
     let arguments = ["--engine", "memory", "--keyspace", KEYSPACES[2]];
     let up = Up::start(scratch.path(), &arguments);
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
-    // Ends that differ in the last byte, borders of partitions, and ends of the first of all pages.
+    // Keys that differ in the last byte, and keys that begin at the borders of partitions and at
+    // the ends of the key space.
     let begins = ["a", "a-b", "fruit:apple:of-the-garden", "\u{7f}", "\u{3c0}", "\u{10ffff}"];
     let mut keys: Vec<_> =
         begins.iter().flat_map(|begin| ["1", "2", "3"].map(|end| key(begin, end))).collect();

@@ -1,4 +1,4 @@
-//! `nicekv up` and the client commands, through the real binary.
+//! `nicekv up` and the client commands, tested with the real binary.
 
 mod access;
 mod again;
@@ -48,7 +48,7 @@ fn restart_finds_acknowledged_writes() {
     assert_eq!(redis.call(&["PING"]), "+PONG");
     assert_eq!(redis.call(&["SET", "color", "blue"]), "+OK");
     assert_eq!(redis.call(&["INCRBY", "visits", "41"]), ":41");
-    assert_eq!(up.interrupt(), Some(0), "Ctrl-C ends it in good order");
+    assert_eq!(up.interrupt(), Some(0), "Ctrl-C ends the cluster with exit code 0");
 
     let started = Instant::now();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
@@ -68,13 +68,13 @@ fn gateway_threads_share_one_gateway_with_64_nodes() {
         assert_eq!(redis.call(&["INCR", "visits"]), format!(":{}", number + 1));
     }
     for redis in &mut connections {
-        assert_eq!(redis.call(&["GET", "visits"]), "$7", "whichever thread it is on");
+        assert_eq!(redis.call(&["GET", "visits"]), "$7", "every thread reads the same value");
         let info = redis.call(&["INFO"]);
         for line in ["gateway_threads:3", "connected_clients:7", "evicted_clients:0"] {
             assert!(info.contains(line), "{line}: {info}");
         }
     }
-    assert_eq!(up.interrupt(), Some(0), "Ctrl-C ends all of them in good order");
+    assert_eq!(up.interrupt(), Some(0), "Ctrl-C ends all threads with exit code 0");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn acknowledged_writes_survive_kill() {
                         let (key, value) = (format!("{writer}:{number}"), number.to_string());
                         match redis.try_call(&["SET", &key, &value]) {
                             Ok(reply) => assert_eq!(reply, "+OK"),
-                            // It has been killed.
+                            // The cluster was killed.
                             Err(_) => return,
                         }
                         last.store(number, Ordering::Release);
@@ -130,7 +130,8 @@ fn wiped_nodes_are_refilled_from_the_last_one() {
     }
     assert_eq!(redis.call(&["DEL", "0"]), ":1");
     assert_eq!(up.interrupt(), Some(0));
-    // Node after node loses its disk: in the end no original copy is left. Ready means that all copies are there again.
+    // One node after the other loses its disk, until no original copy is left. `up` is ready only
+    // when all copies are restored.
     for node in ["node-1", "node-2", "node-3"] {
         std::fs::remove_dir_all(scratch.path().join("data").join(node)).unwrap();
         let up = Up::start(scratch.path(), &["--data-dir", "data"]);
@@ -197,15 +198,15 @@ fn clusters_run_side_by_side() {
     let (one, other) = (start(), start());
     assert_eq!(one.redis().call(&["SET", "color", "blue"]), "+OK");
     assert_eq!(other.redis().call(&["GET", "color"]), "$-1");
-    // Commands find the one that was started last, and the other one when that has ended.
-    // As long as both run, commands say which one they mean, and on which line how to mean the other.
+    // Commands use the cluster that was started last; after it has ended, the other one. As long as
+    // both run, a read says which one it used, and in a second line how to use the other.
     let (code, _, said) = outcome(nicekv(scratch.path(), &["get", "color"]));
     assert_eq!((code, said.lines().count()), (Some(1), 2), "{said}");
     let line = said.lines().next().unwrap();
     let parts = [&*other.endpoint, &*other.resp, &*one.endpoint, "--endpoint"];
     assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     let named = outcome(nicekv(scratch.path(), &["get", "color", "--endpoint", &one.endpoint]));
-    assert_eq!(named, (Some(0), "blue".into(), String::new()), "who names it needs no hint");
+    assert_eq!(named, (Some(0), "blue".into(), String::new()), "an explicit endpoint needs no hint");
     assert_eq!(other.interrupt(), Some(0));
     assert_eq!(outcome(nicekv(scratch.path(), &["get", "color"])), (Some(0), "blue".into(), String::new()));
 }
@@ -232,7 +233,8 @@ fn garbage_at_every_port_is_ignored() {
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "2", "--replicas", "2"]);
     let port: u16 = up.endpoint.rsplit_once(':').unwrap().1.parse().unwrap();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    // SCENARIO 29: every length up to the MTU and one more; beginning like one of ours, or not.
+    // SCENARIO 29: every length up to the MTU and one more, with and without the header of a NICEKV
+    // datagram.
     let mut datagram = vec![0u8; 1473];
     for (index, byte) in datagram.iter_mut().enumerate() {
         *byte = (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];

@@ -1,4 +1,4 @@
-//! What `up` and the commands print, and that data are private.
+//! The output of `up` and of commands; also that data files are private.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::refusals::refused;
@@ -32,7 +32,7 @@ fn memory_engine_refuses_a_directory_with_durable_data() {
     refused(scratch.path(), &["--engine", "memory"], "nicekv-data holds durable data");
 }
 
-/// Every file below that somebody else may read or write.
+/// All files below `directory` that other users may read or write.
 fn open_to_others(directory: &Path) -> Vec<String> {
     let metadata = fs::metadata(directory).unwrap();
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ fn open_to_others(directory: &Path) -> Vec<String> {
 fn data_are_private() {
     let scratch = tempfile::tempdir().unwrap();
     let data = scratch.path().join("data");
-    // Twice: the engine's tables are written when the first one stops.
+    // Started twice, because the engine writes tables when the first process stops.
     for _ in 0..2 {
         let up = Up::start(scratch.path(), &["--data-dir", "data"]);
         assert_eq!(up.redis().call(&["SET", "color", "blue"]), "+OK");
@@ -64,7 +64,7 @@ fn data_are_private() {
 #[test]
 fn localhost_is_an_address() {
     let scratch = tempfile::tempdir().unwrap();
-    // Which is where it is told to listen.
+    // [`Up::start`] passes `localhost` as the address.
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
     assert!(up.resp.starts_with("127.0.0.1:"), "{}", up.resp);
     for (endpoint, part) in
@@ -120,14 +120,14 @@ fn wrong_endpoints_are_recognised() {
 fn gateway_without_a_route_says_what_it_waits_for() {
     let name = "gateway_without_a_route_says_what_it_waits_for";
     if !rustix::process::geteuid().is_root() {
-        // Past the test harness, which swallows what the macros print.
+        // Written directly, because the test harness captures what the print macros write.
         writeln!(std::io::stderr(), "NOT RUN (needs root): {name}").unwrap();
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
     let (_, file, _) = outcome(nicekv(scratch.path(), &["config", "print", "gateway"]));
     fs::write(scratch.path().join("gateway.toml"), file).unwrap();
-    // A host on which loopback alone is up.
+    // A network namespace in which only the loopback interface is up.
     let mut process = Command::new("unshare")
         .args(["--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_nicekv")])
         .args(["gateway", "--config", "gateway.toml", "--name", "gateway-0"])
@@ -143,7 +143,7 @@ fn gateway_without_a_route_says_what_it_waits_for() {
     process.kill().unwrap();
     process.wait().unwrap();
     assert!(first.contains("gateway-0: no route to 10.10.0.0/16"), "{first}");
-    let event = event.expect("it says what it waits for").unwrap();
+    let event = event.expect("it logs what it waits for").unwrap();
     assert!(event.contains("waits for the metadata service") && event.contains("10.20.0.2:7400"), "{event}");
 }
 

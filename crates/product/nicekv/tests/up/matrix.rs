@@ -1,4 +1,5 @@
-//! Every size of value, and every family of commands, in every kind of keyspace: each works as it should, or is refused with its reason; and every command has a reply.
+//! Values of every size, and commands of every family, in every kind of keyspace: each works, or is
+//! refused with its reason. Every command gets a reply.
 
 use crate::cluster::{Redis, Up};
 use crate::large::text;
@@ -44,7 +45,7 @@ fn values_of_all_sizes_in_all_kinds_of_keyspaces() {
 fn hot_keys_may_have_long_values() {
     let scratch = tempfile::tempdir().unwrap();
     let up = start(scratch.path());
-    let hot = KINDS.iter().position(|kind| kind.is == Is::Hot).expect("there is one");
+    let hot = KINDS.iter().position(|kind| kind.is == Is::Hot).expect("KINDS has a hot keyspace");
     let mut redis = in_keyspace(&up, hot);
     let long = text(5_000, 3);
     assert_eq!(redis.call(&["APPEND", "a", &long]), ":5000");
@@ -57,10 +58,11 @@ fn hot_keys_may_have_long_values() {
     assert_eq!(up.interrupt(), Some(0));
 }
 
-/// What a command answers, and where it does not.
+/// The reply to a command, and how it differs in some kinds of keyspaces.
 struct Row {
     command: &'static [&'static str],
-    /// The reply with its elements; if it ends with `…`, it begins so.
+    /// The reply, with the elements of an array. If it ends with `…`, only its beginning is
+    /// compared.
     reply: &'static str,
     in_quorum: Otherwise,
     in_hot: Otherwise,
@@ -70,7 +72,7 @@ struct Row {
 enum Otherwise {
     Same,
     Reply(&'static str),
-    /// An error that says this.
+    /// An error that contains this text.
     Refused(&'static str),
 }
 
@@ -88,7 +90,7 @@ const fn row(
     Row { command, reply, in_quorum, in_hot }
 }
 
-/// In this order.
+/// Executed in this order: later rows depend on earlier ones.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     row(&["SET", "{m}s", "abc"], "+OK", Same, Same),
@@ -187,13 +189,15 @@ fn commands_of_all_families_in_all_kinds_of_keyspaces() {
     assert_eq!(up.interrupt(), Some(0));
 }
 
-/// Connections of each keyspace that ask at the same time.
+/// Connections per keyspace that send commands at the same time.
 const CONNECTIONS: usize = 12;
 const ROUNDS: usize = 4;
-/// Read at once; read in chunks; so large that connections wait for room.
+/// A value that is read whole; one that is read in chunks; one so large that connections wait for
+/// memory.
 const SHARED_BYTES: [usize; 3] = [1_000, 5_000, 300_000];
 
-/// Many connections read the same values in one turn, run all families beside that, and close their side when they have said everything.
+/// Many connections read the same values in one turn, run commands of all families in between, and
+/// close their sending side after the last command.
 #[test]
 fn every_command_is_answered_under_concurrency() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,21 +1,21 @@
-//! Kinds of keyspaces and sizes of values, for every data plane.
+//! Kinds of keyspaces and sizes of values, to be tested with every data plane.
 
-/// The database of a keyspace is its place here.
+/// A kind of keyspace; its index in [`KINDS`] is its database number.
 pub(crate) struct Kind {
-    /// As it is created; the first one is there.
+    /// The settings of `--keyspace`. The first kind is the default keyspace, which always exists.
     pub(crate) spec: &'static str,
     pub(crate) is: Is,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Is {
-    /// One with a primary, whose values may be large.
+    /// It has primaries, and allows large values.
     Plain,
-    /// Each value goes in one message.
+    /// It sends each value in a single message.
     Chain,
-    /// Without a primary.
+    /// It has no primaries.
     Quorum,
-    /// A switch spreads its hot keys, and knows no transactions.
+    /// The switch spreads gets of hot keys; transactions are not supported.
     Hot,
 }
 
@@ -34,21 +34,22 @@ pub(crate) const KINDS: [Kind; 12] = [
     Kind { spec: "chain,replicas=2", is: Is::Chain },
 ];
 
-/// Of a message, bytes.
+/// Longest value that fits into a message, in bytes.
 pub(crate) const LONG_VALUE_BYTES_MAX: usize = 57_344;
 pub(crate) const SIZE_MAX: usize = 1_000_000;
-/// Other sizes than those around the length of a datagram, and of two fragments.
+/// Sizes to test, in addition to those around one datagram and around two fragments.
 const SIZES: [usize; 11] = [0, 1, 1_023, 1_024, 1_025, 4_096, 4_097, 57_343, 57_344, 57_345, SIZE_MAX];
 const AROUND_A_DATAGRAM: std::ops::Range<usize> = 1_270..1_420;
 const AROUND_TWO_FRAGMENTS: std::ops::Range<usize> = 2_440..2_500;
 
-/// Creates the keyspaces.
+/// The arguments of `up` that create the keyspaces.
 pub(crate) fn keyspace_arguments() -> Vec<String> {
     let further = KINDS.iter().enumerate().skip(1);
     further.flat_map(|(number, kind)| ["--keyspace".into(), format!("k{number}={}", kind.spec)]).collect()
 }
 
-/// Sets, reads and measures values of all sizes, the beginnings of `all`, in a keyspace of this kind: each is what was set, or is refused with the limit.
+/// Sets, reads and measures values of all sizes in a keyspace of this kind; the values are prefixes
+/// of `all`. Each is read as it was set, or is refused with an error that names the limit.
 pub(crate) fn check_sizes(kind: &Kind, all: &str, mut ask: impl FnMut(&[&str]) -> Result<String, String>) {
     for size in SIZES.into_iter().chain(AROUND_A_DATAGRAM).chain(AROUND_TWO_FRAGMENTS) {
         let (value, of) = (&all[..size], format!("{size} bytes in {}", kind.spec));

@@ -1,4 +1,5 @@
-//! `--metrics`: what a cluster under load says of itself, and that it is what `docs/METRICS.md` lists.
+//! `--metrics`: the metrics of a cluster under load, and whether they are those that
+//! `docs/METRICS.md` lists.
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::time::Duration;
 const PUTS: u64 = 200;
 const GETS: u64 = 300;
 
-/// The body of a page, from the address in a line of ours.
+/// Reads the page of metrics at the address that `line` contains.
 pub(crate) fn scrape(line: &str) -> String {
     let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -23,7 +24,7 @@ pub(crate) fn scrape(line: &str) -> String {
     body.to_owned()
 }
 
-/// Sample by its name with labels, as in the text.
+/// The samples of a page, by name with labels.
 fn samples(page: &str) -> BTreeMap<&str, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -32,7 +33,8 @@ fn samples(page: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// Of all samples of a metric whose labels hold each of the `parts`, which are separated by spaces.
+/// The sum of all samples of a metric whose labels contain each of the `parts`, which are separated
+/// by spaces.
 pub(crate) fn sum(page: &str, metric: &str, parts: &str) -> f64 {
     let holds = |name: &str| parts.split(' ').all(|part| name.contains(part));
     let is = |name: &str| name.split('{').next() == Some(metric) && holds(name);
@@ -67,7 +69,7 @@ fn listed() -> BTreeSet<(String, String, String)> {
     .collect()
 }
 
-/// Nobody asks for hot keys; that is told, too.
+/// With a hot-key keyspace, so that metrics of hot keys exist although no key is hot.
 const ARGUMENTS: [&str; 8] = [
     "--data-dir",
     "data",
@@ -79,13 +81,13 @@ const ARGUMENTS: [&str; 8] = [
     "objects=chunks=multicast",
 ];
 
-/// These have a sample where load moves partitions, after a period.
+/// Metrics that have samples only when partitions are balanced by load, and only after a period.
 fn is_of_periods(name: &str) -> bool {
     name.starts_with("nicekv_metadata_balancing_") || name == "nicekv_metadata_hot_keys"
 }
 
 const OBJECT_BYTES: usize = 2_500_000;
-/// Of the object, and their copies.
+/// Chunks of the object, and copies of each.
 const CHUNKS: u64 = 3;
 const COPIES: u64 = 3;
 
@@ -95,7 +97,7 @@ fn store_object_twice_and_read_it(here: &Path) {
         let (code, _, error) = outcome(nicekv(here, &[&["object"], &words[..]].concat()));
         assert_eq!(code, Some(0), "{words:?}: {error}");
     }
-    // A target tells of what has happened a moment later.
+    // A target publishes its counters a moment later.
     std::thread::sleep(Duration::from_millis(500));
 }
 
@@ -150,7 +152,7 @@ fn metrics_match_the_list_and_move_with_load() {
     );
     assert!(grown("nicekv_node_gets_total", "node=\"node-") as u64 >= GETS);
     assert!(grown("nicekv_node_decisions_total", "") as u64 > PUTS);
-    // Every member forces every put, and the primary decides it.
+    // Every member syncs every put, and the primary decides it.
     assert!(grown("nicekv_node_put_stage_duration_seconds_count", "stage=\"forced\"") as u64 > 3 * PUTS);
     assert!(grown("nicekv_node_put_stage_duration_seconds_count", "stage=\"decided\"") as u64 > PUTS);
     assert!(grown("nicekv_node_put_stage_duration_seconds_sum", "stage=\"decided\"") > 0.0);
@@ -180,7 +182,7 @@ fn metrics_match_the_list_and_move_with_load() {
     let gateway =
         top.lines().find(|line| line.trim_start().starts_with("gateway ") && line.contains(" set "));
     assert!(gateway.is_some(), "{top}");
-    // Nothing is described that never has a sample.
+    // Every listed metric has a sample.
     for (name, kind, _) in listed().into_iter().filter(|(name, ..)| !is_of_periods(name)) {
         let name = if kind == "histogram" { format!("{name}_count") } else { name };
         assert!(samples(&after).keys().any(|sample| sample.split('{').next() == Some(&name)), "{name}");

@@ -1,14 +1,14 @@
-//! Common mistakes and what users see then, word for word as the guide lists them.
+//! Common mistakes, and the errors that users see: they are the ones that the guide lists.
 
 use crate::cluster::{Up, outcome};
 use nicekv_testkit::needs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where the guide's cluster listens.
+/// Address for Redis clients of the guide's cluster.
 const RESP: &str = "127.0.0.1:6379";
 
-/// Rows of a table: the first two codes are what is typed and what is shown.
+/// Rows of the guide's table: in each, the first code is typed, the second is the output.
 fn mistakes(page: &str) -> Vec<(&str, &str)> {
     let (_, section) = page.split_once("## Common mistakes").expect("the page lists mistakes");
     let rows = section.lines().filter(|line| line.starts_with("| `"));
@@ -20,8 +20,8 @@ fn mistakes(page: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn common_mistakes_are_told_in_the_words_of_the_guide() {
-    if !needs(&["redis-cli"], "common_mistakes_are_told_in_the_words_of_the_guide") {
+fn common_mistakes_give_the_errors_of_the_guide() {
+    if !needs(&["redis-cli"], "common_mistakes_give_the_errors_of_the_guide") {
         return;
     }
     let page = include_str!("../../../../../docs/guide/troubleshooting.md");
@@ -39,7 +39,7 @@ fn common_mistakes_are_told_in_the_words_of_the_guide() {
         let typed = typed.replace(RESP, &up.resp).replace("redis-cli", &format!("redis-cli -p {port}"));
         let shown = shown.replace(RESP, &up.resp);
         let mut shell = Command::new("sh");
-        // None of these starts a cluster; one that did would have to be stopped.
+        // None of these commands starts a cluster; the timeout would stop one that did.
         shell.args(["-c", &format!("timeout 60 {typed}")]).current_dir(scratch.path());
         shell.env("PATH", &path).env("XDG_RUNTIME_DIR", scratch.path());
         shell.env("NICEKV_LAB", "of-no-test").env_remove("NICEKV_ENDPOINT");

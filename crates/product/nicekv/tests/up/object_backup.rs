@@ -1,4 +1,5 @@
-//! Backups of objects: with their chunks, while objects come and go and garbage is collected, into a cluster of another shape; and files that are no good.
+//! Backups of objects with their chunks, while objects are replaced and garbage is collected,
+//! restored into a cluster of another shape; also invalid files.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::large::text;
@@ -18,7 +19,8 @@ fn put(here: &Path, name: &str, content: &str, further: &[&str]) {
     succeeds(here, &[&["object", "put", name, &file], further].concat());
 }
 
-/// What must be there: names and contents, of which two have the same chunks, and one has a manifest that is a large value.
+/// Names, contents and options of the objects that must be restored. Two have the same chunks, and
+/// one has a manifest so long that it is a large value.
 fn objects() -> Vec<(&'static str, String, &'static [&'static str])> {
     let long = text(3_000_000, 3);
     vec![
@@ -31,9 +33,9 @@ fn objects() -> Vec<(&'static str, String, &'static [&'static str])> {
     ]
 }
 
-/// Long: 3, begins-alike: 1 more, of-many: 293, small: 1.
+/// Distinct chunks. Long: 3, begins-alike: 1 more, of-many: 293, small: 1.
 const CHUNKS: u64 = 3 + 1 + 293 + 1;
-/// Each time that an object needs one.
+/// References to chunks, including repeated ones.
 const NEEDED: u64 = CHUNKS + 3 + 1;
 
 fn all_come_back(here: &Path) {
@@ -43,13 +45,13 @@ fn all_come_back(here: &Path) {
     }
 }
 
-/// The number before these words.
+/// The number before these words in the output.
 fn number(told: &str, before: &str) -> u64 {
     let words = told.split_once(before).unwrap_or_else(|| panic!("{before}: {told}")).0;
     words.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{before}: {told}"))
 }
 
-/// Does something while objects are replaced and deleted, and garbage is collected, until it is done.
+/// Runs `act` while objects are replaced and deleted and garbage is collected.
 fn while_objects_move(here: &Path, act: impl FnOnce() -> String) -> String {
     let (stopped, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -71,7 +73,7 @@ fn while_objects_move(here: &Path, act: impl FnOnce() -> String) -> String {
                 }
             }
         });
-        // Then there is garbage.
+        // After the first round there is garbage.
         while rounds.load(Ordering::Relaxed) == 0 {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
@@ -91,7 +93,7 @@ fn objects_are_backed_up_during_moves_and_restored_during_collection() {
         put(here, name, &content, further);
     }
     let told = succeeds(here, &["backup", "quiet"]);
-    assert_eq!(number(&told, " chunks of "), CHUNKS, "each once");
+    assert_eq!(number(&told, " chunks of "), CHUNKS, "each distinct chunk once");
     let told = while_objects_move(here, || succeeds(here, &["backup", "file"]));
     assert!(number(&told, " chunks of ") >= CHUNKS, "{told}");
     up.kill();
@@ -105,7 +107,8 @@ fn objects_are_backed_up_during_moves_and_restored_during_collection() {
     let up = Up::start(here, &shape);
     let told = succeeds(here, &["restore", "quiet"]);
     assert_eq!(number(&told, " keys; "), objects().len() as u64 + 1, "{told}");
-    // Those that an object before it has put; where both were on their way together they were sent twice.
+    // At most the repeated chunks exist already; if two objects with the same chunk are put
+    // concurrently, it is sent twice.
     assert!(number(&told, " chunks already existed") <= NEEDED - CHUNKS, "{told}");
     all_come_back(here);
     assert_eq!(up.redis().call(&["GET", "color"]), "$blue");
@@ -113,13 +116,14 @@ fn objects_are_backed_up_during_moves_and_restored_during_collection() {
     nearly_all_are_there(&told);
     let told = while_objects_move(here, || succeeds(here, &["restore", "file", "--merge"]));
     nearly_all_are_there(&told);
-    // What is named is kept, whatever it was when it was put.
+    // Chunks that an object references are kept, however old they are.
     succeeds(here, &["object", "gc", "--now"]);
     all_come_back(here);
     assert_eq!(up.interrupt(), Some(0));
 }
 
-/// Who is asked for a chunk may be late, on a busy machine, and then another one gets it, too.
+/// On a busy machine, a target that has a chunk may answer late, and another one then gets a copy,
+/// too.
 fn nearly_all_are_there(told: &str) {
     assert!(number(told, " chunks already existed") * 10 >= NEEDED * 9, "{told}");
 }

@@ -1,4 +1,4 @@
-//! Objects, by the command: in, out, parts, versions, and after kill -9.
+//! Objects, by `nicekv object`: put, get, ranges, versions, and after kill -9.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::large::text;
@@ -19,7 +19,7 @@ fn refused(scratch: &Path, words: &[&str], because: &str) {
     assert!(code != Some(0) && out.is_empty() && error.contains(because), "{words:?}: {error}");
 }
 
-/// Through a file and back.
+/// Puts an object from a file, and reads it back into another.
 fn put(scratch: &Path, name: &str, content: &str, further: &[&str]) -> String {
     std::fs::write(scratch.join("in"), content).unwrap();
     succeeds(scratch, &[&["object", "put", name, "in"], further].concat()).trim().to_owned()
@@ -76,12 +76,12 @@ fn object_put_with_another_version_changes_nothing() {
     assert!(succeeds(here, &["object", "stat", "name"]).contains(&second));
     succeeds(here, &["object", "delete", "name"]);
     refused(here, &["object", "delete", "name"], "there is no object");
-    // What is no object gets no name.
+    // A value that is no object cannot be put into this keyspace.
     refused(here, &["put", "--keyspace", "things", "name", "a value"], "the keyspace holds objects");
     refused(here, &["delete", "--keyspace", "things", "name"], "nicekv object delete");
 }
 
-/// Chunks of all targets together, copies counted.
+/// Number of chunks on all targets, including copies.
 fn chunks(scratch: &Path, words: &[&str]) -> u64 {
     let told = succeeds(scratch, words);
     let (_, rest) = told.split_once("; ").unwrap();

@@ -1,4 +1,5 @@
-//! The metadata service's state is replaced by an older copy of itself while the cluster is stopped (docs/FAULTS.md row 40).
+//! While the cluster is stopped, the metadata state is replaced by an older copy (docs/FAULTS.md
+//! row 40).
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::fs;
@@ -6,7 +7,7 @@ use std::fs;
 const KEYS: usize = 200;
 
 #[test]
-fn row_40_an_older_copy_of_the_metadata_state_is_refused_with_what_to_do() {
+fn row_40_an_older_copy_of_the_metadata_state_is_refused_with_advice() {
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let start = || Up::start(here, &["--data-dir", "data"]);
@@ -21,13 +22,14 @@ fn row_40_an_older_copy_of_the_metadata_state_is_refused_with_what_to_do() {
     put(&up, 1);
     assert_eq!(up.interrupt(), Some(0));
     let older = fs::read(&state).unwrap();
-    // Each start of the nodes is another epoch.
+    // Each start of the nodes begins a new epoch.
     let up = start();
     put(&up, 2);
     assert_eq!(up.interrupt(), Some(0));
     let newest = fs::read(&state).unwrap();
     fs::write(&state, older).unwrap();
-    // The epochs that each start begins do not make it look like the newest.
+    // The start is refused repeatedly: epochs that a refused start begins do not make the copy look
+    // current.
     for _ in 0..2 {
         let (code, _, said) = outcome(nicekv(here, &["up", "--data-dir", "data", "--resp", "127.0.0.1:0"]));
         let said = said.lines().filter(|line| line.starts_with("nicekv: ")).collect::<Vec<_>>().join("\n");

@@ -35,7 +35,7 @@ fn values_are_printed_byte_for_byte() {
         assert!(succeeds(here, &["get", "k"]) == value, "{} bytes are others", value.len());
         assert!(succeeds(here, &["get", "k", "--raw"]) == value);
     }
-    // A terminal gets a newline, unless it is not to.
+    // At a terminal, a newline follows the value, unless `--raw` is given.
     put(here, &["put", "k"], b"text");
     for (words, expected) in [("get k", "text\r\n"), ("get k --raw", "text")] {
         let program = env!("CARGO_BIN_EXE_nicekv");
@@ -81,7 +81,7 @@ fn names_neither_break_lines_nor_control_the_terminal() {
     }
 }
 
-/// Names in a directory but those of the cluster's.
+/// Names in a directory, without the files of the cluster.
 fn files(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -90,7 +90,8 @@ fn files(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Starts a command and waits until it has begun its file, which is then stopped before it is whole.
+/// Starts a command, waits until it has created its file, and stops it (SIGSTOP) before the file is
+/// complete.
 fn half_written(scratch: &Path, words: &[&str], beside: &str) -> Child {
     loop {
         let mut process = nicekv(scratch, words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -108,21 +109,22 @@ fn half_written(scratch: &Path, words: &[&str], beside: &str) -> Child {
         if scratch.join(beside).exists() {
             return process;
         }
-        // It was faster than we are.
+        // The command finished too soon; try again.
         let _ = process.kill();
         let _ = process.wait();
         let _ = std::fs::remove_file(scratch.join("backup"));
     }
 }
 
-/// Sends a signal to a stopped process and lets it go on; false if it had done all of its work.
+/// Sends a signal to a stopped process and continues it. Returns false if it had already finished
+/// its work.
 fn is_ended_by(signal: Signal, mut process: Child) -> bool {
     kill_process(Pid::from_child(&process), signal).unwrap();
     kill_process(Pid::from_child(&process), Signal::CONT).unwrap();
     !process.wait().unwrap().success()
 }
 
-/// SCENARIO 42.
+/// docs/FAULTS.md row 42.
 #[test]
 fn interrupted_commands_leave_old_files_intact() {
     let scratch = tempfile::tempdir().unwrap();
@@ -137,19 +139,19 @@ fn interrupted_commands_leave_old_files_intact() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         for (words, beside) in [(&get[..], ".out.nicekv-new"), (&backup, ".backup.nicekv-new")] {
             while !is_ended_by(signal, half_written(here, words, beside)) {
-                // It was whole before it was stopped.
+                // The command had finished before it was stopped: undo its effects.
                 std::fs::write(here.join("out"), "the old content").unwrap();
                 let _ = std::fs::remove_file(here.join("backup"));
             }
             if signal == Signal::KILL {
-                std::fs::metadata(here.join(beside)).expect("what is left of it");
+                std::fs::metadata(here.join(beside)).expect("kill -9 leaves a temporary file");
             } else {
                 assert_eq!(files(here), ["out"], "{signal:?}: {words:?}");
             }
             assert_eq!(std::fs::read(here.join("out")).unwrap(), b"the old content", "{signal:?}");
         }
     }
-    // What kill -9 has left is taken over.
+    // A file that kill -9 left behind is replaced.
     succeeds(here, &get);
     assert!(std::fs::read_to_string(here.join("out")).unwrap() == content);
     succeeds(here, &backup);
@@ -157,7 +159,7 @@ fn interrupted_commands_leave_old_files_intact() {
     let (code, _, error) = outcome(nicekv(here, &backup));
     assert!(code == Some(2) && error.contains("already exists and is not overwritten"), "{error}");
     succeeds(here, &["restore", "--dry-run", "backup"]);
-    // What fails leaves nothing either.
+    // A command that fails leaves no file behind.
     let (code, _, _) = outcome(nicekv(here, &["object", "get", "no such name", "other"]));
     assert!(code != Some(0));
     assert_eq!(files(here), ["backup", "out"]);

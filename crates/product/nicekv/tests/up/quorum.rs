@@ -31,7 +31,7 @@ fn quorum_supports_only_commands_without_a_primary() {
         let expected = format!("-ERR {reason} needs a primary, and this keyspace is replicated by quorum");
         assert!(reply.starts_with(&expected), "{command:?}: {reply}");
     }
-    assert_eq!(redis.call(&["GET", "color"]), "$-1", "refused means not done");
+    assert_eq!(redis.call(&["GET", "color"]), "$-1", "a refused command has no effect");
 
     let run = |arguments: &[&str]| outcome(nicekv(scratch.path(), arguments));
     assert_eq!(run(&["put", "color", "blue"]), (Some(0), String::new(), String::new()));
@@ -52,7 +52,8 @@ fn acknowledged_quorum_puts_survive_restarts_and_a_lost_disk() {
     }
     assert_eq!(redis.call(&["DEL", "0"]), ":1");
     up.kill();
-    // One disk after the other is lost, and merged again from R - k + 1 = 2 old members before the cluster is ready.
+    // One node after the other loses its disk. Each time, its data are merged from R - k + 1 = 2
+    // old members before the cluster is ready.
     for node in ["node-1", "node-2", "node-3"] {
         std::fs::remove_dir_all(scratch.path().join("data").join(node)).unwrap();
         let up = Up::start(scratch.path(), &QUORUM);
@@ -80,7 +81,7 @@ fn impossible_quorums_are_refused() {
         "with multicast or a chain every replica holds every put",
     );
 
-    // R and k are fixed for the life of the data.
+    // R and k of a keyspace cannot be changed.
     let up = Up::start(scratch.path(), &QUORUM);
     assert_eq!(up.interrupt(), Some(0));
     refused(

@@ -1,8 +1,8 @@
-//! A keyspace that is partitioned by range.
+//! A keyspace whose partitions are ranges of keys.
 
 use crate::cluster::{Redis, Up, nicekv, outcome};
 
-/// Keys that share 16 bytes, that are just before a border and at it, and the last of all.
+/// Keys that share 16 bytes, keys just before and at a border, and the last possible key.
 const KEYS: [&str; 7] =
     ["a", "fruit:apple", "fruit:apple:of-the-garden", "fruit:apple:of-the-garage", "g", "m", "\u{10ffff}"];
 
@@ -46,7 +46,7 @@ fn range_partitions_split_and_merge_while_clients_continue() {
     ] {
         assert!(split.contains(&format!(" orders {range},")), "{range}: {split}");
     }
-    // Not at what another one begins with, and not what is of hashes.
+    // A partition cannot be split where another one begins.
     let refused = run(&["partition", "split", "--key", "m", "--keyspace", "orders"]);
     assert_eq!(refused.0, Some(2), "{}", refused.2);
     assert!(refused.2.contains("cannot begin at 6d0000"), "{}", refused.2);
@@ -92,7 +92,7 @@ fn scan_lists_keys_in_order_across_partitions() {
     let up = Up::start(scratch.path(), &["--keyspace", "orders=range,chain"]);
     let mut redis = up.redis();
     assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
-    // Of a partition more than fits the pieces that are asked for at first.
+    // More keys in one partition than the first requests of a scan return.
     let key = |letter: char, number: usize| format!("{letter}-{number:03}-{}", "long".repeat(20));
     let keys: Vec<String> =
         ('a'..='z').flat_map(|letter| (0..LETTER_KEYS).map(move |number| key(letter, number))).collect();
@@ -114,7 +114,7 @@ fn scan_lists_keys_in_order_across_partitions() {
     }
     assert_eq!(scan(&["b", "c", "--count"]), [LETTER_KEYS.to_string()]);
     assert_eq!(scan(&["zz"]), [""; 0]);
-    // By their hashes they are in no order, and all of them.
+    // In a hashed keyspace, a scan lists all keys, in no particular order.
     assert_eq!(redis.call(&["SELECT", "0"]), "+OK");
     keys[..100].iter().for_each(|key| assert_eq!(redis.call(&["SET", key, "value"]), "+OK"));
     let (_, output, error) = outcome(nicekv(scratch.path(), &["scan", &keys[10], &keys[89]]));

@@ -1,4 +1,4 @@
-//! The commands of README's first part, as they stand there.
+//! Runs the commands of README's first part as they are written there.
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::process::Command;
@@ -24,7 +24,7 @@ fn first_commands_of_the_readme_work() {
                 }
                 [tool @ ("redis-cli" | "redis-benchmark"), ref arguments @ ..] if has_redis => {
                     let mut command = Command::new(tool);
-                    // Fewer requests than a person would send.
+                    // Fewer requests than in the README, to save time.
                     let arguments =
                         arguments.iter().map(|word| if *word == "100000" { "1000" } else { word });
                     command.args(["-p", port]).args(arguments);

@@ -1,11 +1,12 @@
-//! Starts that are refused: one line on standard error, exit code 2 (docs/FAULTS.md rows 33 and 34).
+//! Starts that are refused with one line on standard error and exit code 2 (docs/FAULTS.md rows 33
+//! and 34).
 
 use crate::cluster::{Up, nicekv, outcome};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Exit code 2, and one line that says why.
+/// Runs a command that must fail with exit code 2 and one line that contains `reason`.
 #[track_caller]
 pub(crate) fn one_line(command: Command, reason: &str) {
     let (code, output, error) = outcome(command);
@@ -13,7 +14,7 @@ pub(crate) fn one_line(command: Command, reason: &str) {
     assert!(error.contains(reason), "{error}");
 }
 
-/// `up` with `arguments` says no, and why.
+/// Runs `up` with `arguments`; it must be refused with a line that contains `reason`.
 #[track_caller]
 pub(crate) fn refused(scratch: &Path, arguments: &[&str], reason: &str) {
     let mut command = nicekv(scratch, &["up"]);
@@ -31,7 +32,7 @@ fn row_34_a_directory_or_a_port_in_use() {
     refused(scratch.path(), &["--engine", "memory", "--resp", &up.resp], &up.resp);
     let port = up.endpoint.rsplit_once(':').unwrap().1;
     refused(scratch.path(), &["--engine", "memory", "--port", port], port);
-    assert_eq!(up.redis().call(&["PING"]), "+PONG", "the running one is not disturbed");
+    assert_eq!(up.redis().call(&["PING"]), "+PONG", "the running cluster is not disturbed");
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn row_34_directories_that_are_not_this_clusters() {
     fs::rename(other.join("node-1"), one.join("node-1")).unwrap();
     again("belongs to cluster");
     fs::remove_dir_all(one.join("node-1")).unwrap();
-    // A node's directory in another one's place.
+    // The directory of another node.
     fs::rename(one.join("node-2"), one.join("node-1")).unwrap();
     again("belongs to \"node-2\"");
     fs::rename(one.join("node-1"), one.join("node-2")).unwrap();
@@ -87,7 +88,7 @@ fn row_34_directories_that_are_not_this_clusters() {
     again("format 99");
     fs::write(&path, format).unwrap();
 
-    // Lost metadata: nobody knows which node holds the newest data.
+    // Without the metadata, it is unknown which node has the newest data.
     fs::remove_dir_all(one.join("metadata")).unwrap();
     again("metadata are missing");
 

@@ -1,4 +1,5 @@
-//! Scripts that want to end a node, or to hold it: nothing that a client sends may (docs/FAULTS.md rows 38 and 39).
+//! Scripts that try to crash or block a node: no script of a client may succeed (docs/FAULTS.md
+//! rows 38 and 39).
 
 use crate::cluster::{Redis, Up};
 use std::fs;
@@ -6,13 +7,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Generous, as the machine may do other things; a node that runs a script itself is silent for seconds.
+/// Generous for a busy machine; a node that ran a script in its own thread would be silent for
+/// seconds.
 const SET_MAX: Duration = Duration::from_millis(800);
 const SCRIPT_MAX: Duration = Duration::from_secs(10);
 
-/// What is run on the key `{a}k`, once alone and once in a transaction. `S` is a text of 200,000 letters, `D` one of 200,000 digits.
+/// Scripts that run on the key `{a}k`, once alone and once in a transaction. `S` stands for a text
+/// of 200,000 letters, `D` for one of 200,000 digits.
 const ATTACKS: &[&str] = &[
-    // CVE-2025-46817: counts of results that overflow.
+    // CVE-2025-46817: overflow of result counts.
     "return {unpack({}, -2^31, 2^31-1)}",
     "return {unpack({}, -2147483648, 2147483647)}",
     "return {unpack({}, 0, 2^31-1)}",
@@ -22,10 +25,10 @@ const ATTACKS: &[&str] = &[
     "return {unpack({}, 1, 8000)}",
     "return {unpack({}, 1, '7999')}",
     "return select('#', unpack({}, 1, 6999))",
-    // CVE-2025-49844: the parser while it collects garbage.
+    // CVE-2025-49844: garbage collection during parsing.
     "local t = {} for i = 1, 1e5 do t[i] = 'x' .. i end return load",
     "for i = 1, 1e4 do local f = loadstring(('a'):rep(i)) end",
-    // CVE-2025-46818: metatables of basic types, for the next script.
+    // CVE-2025-46818: changed metatables of basic types that affect the next script.
     "getmetatable('').__index = function() while true do end end return ('x').y",
     "getmetatable('').__add = function() while true do end end return 'x' + 1",
     // CVE-2025-46819: long brackets.
@@ -44,7 +47,7 @@ const ATTACKS: &[&str] = &[
     // CVE-2015-4335: bytecode.
     "return loadstring('\\27Lua')()",
     "return string.dump(function() end)",
-    // Loops inside of the library.
+    // Long loops inside library functions.
     "while true do pcall(table.insert, {}, 2^31, nil) end",
     "table.insert({}, 2^31, nil)",
     "table.insert({}, -2^31, 1)",
@@ -58,7 +61,7 @@ const ATTACKS: &[&str] = &[
     "local t = {} for i = 1, 9000 do t[i] = S end while true do table.sort(t) end",
     "local t = {} for i = 1, 1e5 do t[i] = i end for i = 1, 1e5 do t[i] = nil end while true do next(t) end",
     "local t = {} for i = 1, 1e5 do t['k' .. i] = i end while true do table.maxn(t) end",
-    // Calls that cost more than their instructions.
+    // Calls that cost much more than the instructions counted for them.
     "while true do local x = string.format('%99.99f', 1e308) end",
     "while true do local x = string.format('%99.99f%99.99f%99.99f%99.99f', 1e308, -1e308, 1e308, 1e308) end",
     "while true do local x = string.format('%q', S) end",
@@ -81,7 +84,7 @@ const ATTACKS: &[&str] = &[
     "while true do coroutine.wrap(function() end)() end",
     "while true do end",
     "local s = 'x' while true do s = s .. s end",
-    // Commands on values that are long, or have many parts.
+    // Commands on values that are long or have many fields.
     "for i = 1, 1000 do redis.call('hset', KEYS[1] .. 'h', i, i) end",
     "redis.call('del', KEYS[1]) for i = 1, 1000 do redis.call('hset', KEYS[1], i, i) end while true do redis.call('hset', KEYS[1], 5, 6) end",
     "redis.call('del', KEYS[1]) for i = 1, 1000 do redis.call('hset', KEYS[1], i, i) end while true do redis.call('hgetall', KEYS[1]) end",
@@ -107,7 +110,7 @@ fn source(attack: &str) -> String {
     given + attack
 }
 
-/// Runs an attack, whose reply says what became of it.
+/// Runs an attack; the reply shows its result.
 fn attacked(redis: &mut Redis, attack: &str) {
     let source = source(attack);
     let started = Instant::now();
@@ -122,7 +125,7 @@ fn attacked(redis: &mut Redis, attack: &str) {
     assert!(!reply.contains("outcome unknown") && !reply.contains("please report"), "{attack}: {reply}");
 }
 
-/// Says that something has ended.
+/// Sets a flag when it is dropped.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -132,7 +135,7 @@ impl Drop for OnDrop<'_> {
 }
 
 #[test]
-fn row_39_attacks_by_scripts_end_and_other_clients_are_not_held() {
+fn row_39_attacks_by_scripts_end_and_do_not_block_other_clients() {
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let is_over = AtomicBool::new(false);
@@ -150,7 +153,7 @@ fn row_39_attacks_by_scripts_end_and_other_clients_are_not_held() {
             times
         });
         let mut redis = up.redis();
-        // Also if an attack was not as it is to be.
+        // The flag is set even if an attack fails the test.
         let ended = OnDrop(is_over);
         ATTACKS.iter().for_each(|attack| attacked(&mut redis, attack));
         drop(ended);
@@ -162,7 +165,7 @@ fn row_39_attacks_by_scripts_end_and_other_clients_are_not_held() {
         ATTACKS.len(),
         times.len()
     );
-    // Each attack runs twice. One SET may be held up by what else runs on the machine.
+    // Each attack runs twice, because another process may delay a single SET.
     assert!(longest[0] < SET_MAX, "another client waited for {longest:?}");
     up.kill();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
@@ -172,7 +175,7 @@ fn row_39_attacks_by_scripts_end_and_other_clients_are_not_held() {
     assert_eq!(up.interrupt(), Some(0));
 }
 
-/// The processes that run scripts for this one.
+/// The script workers of this process.
 fn workers(parent: u32) -> Vec<u32> {
     let is_worker = |path: &Path| {
         let status = fs::read_to_string(path.join("status")).unwrap_or_default();
@@ -190,7 +193,7 @@ fn signal(process: u32, signal: rustix::process::Signal) {
 }
 
 #[test]
-fn row_38_what_runs_scripts_may_end_at_any_time() {
+fn row_38_script_workers_may_end_at_any_time() {
     use rustix::process::Signal;
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
@@ -199,30 +202,33 @@ fn row_38_what_runs_scripts_may_end_at_any_time() {
     assert_eq!(workers(up.process_id()), [0; 0], "none is started before the first script");
     assert_eq!(count(), ":1");
     let first = workers(up.process_id());
-    assert_eq!(first.len(), 1, "it is kept");
+    assert_eq!(first.len(), 1, "the worker is kept for further scripts");
     signal(first[0], Signal::KILL);
-    assert_eq!(count(), ":2", "another one takes its place");
+    assert_eq!(count(), ":2", "a new worker runs the next script");
     let second = workers(up.process_id());
     assert!(second.len() == 1 && second != first, "{second:?}");
 
-    // One that ends in the middle of a script.
+    // A worker that dies in the middle of a script.
     signal(second[0], Signal::STOP);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(&mut count);
         let mut other = up.redis();
-        assert_eq!(other.call(&["SET", "other", "value"]), "+OK", "the node is not held meanwhile");
+        assert_eq!(other.call(&["SET", "other", "value"]), "+OK", "the node serves other clients meanwhile");
         signal(second[0], Signal::KILL);
         assert_eq!(waiting.join().unwrap(), ":3", "the script is run again, once");
     });
 
-    // One that says nothing: the script has failed, and the next one has another worker.
+    // A worker that hangs: the script fails, and the next script gets another worker.
     let third = workers(up.process_id());
     assert!(third.len() == 1 && third != second, "{third:?}");
     signal(third[0], Signal::STOP);
     let reply = count();
     assert!(reply.starts_with("-ERR Script killed: its process was not heard of for 4s"), "{reply}");
-    assert_eq!(count(), ":4", "nothing of it took effect");
+    assert_eq!(count(), ":4", "the failed script had no effect");
     let last = workers(up.process_id());
     assert_eq!(up.interrupt(), Some(0));
-    assert!(last.len() == 1 && !Path::new(&format!("/proc/{}", last[0])).exists(), "it ends with the node");
+    assert!(
+        last.len() == 1 && !Path::new(&format!("/proc/{}", last[0])).exists(),
+        "the worker ends with the node"
+    );
 }

@@ -4,7 +4,8 @@ use crate::cluster::{Redis, Up, has_row, nicekv, outcome};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Counting takes less than a second and reports are sent once a second; the rest is for a busy machine.
+/// Counting takes less than a second, and nodes report once a second; the rest is a reserve for a
+/// busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const PUTS: u64 = 500;
 const DELETES: u64 = 120;
@@ -33,13 +34,14 @@ fn fill(redis: &mut Redis) {
     for number in 0..DELETES {
         assert_eq!(redis.call(&["DEL", &format!("key-{number:03}")]), ":1");
     }
-    // The same key again is no further key.
+    // Writing an existing key again does not change the count.
     assert_eq!(redis.call(&["SET", "key-499", "87654321"]), "+OK");
 }
 
 fn counts_and_rates_are_shown(engine: &[&str]) {
     let scratch = tempfile::tempdir().unwrap();
-    // All replicas hold what is acknowledged: else one that has missed a deletion counts a key more until somebody compares.
+    // With write-set=3, all replicas hold what is acknowledged. Otherwise a replica that missed a
+    // delete would count one key too many until replicas are compared.
     let quorum = ["--keyspace", "sessions=replication=quorum,write-set=3,partitions=8"];
     let up = Up::start(scratch.path(), &[engine, &quorum].concat());
     let mut redis = up.redis();
@@ -48,7 +50,7 @@ fn counts_and_rates_are_shown(engine: &[&str]) {
     fill(&mut redis);
     let left = PUTS - DELETES;
     let is_told = |usage: &serde_json::Value, times: u64| {
-        // Keys of seven bytes, values of eight.
+        // Keys have seven bytes, values eight.
         usage["keys"] == times * left && usage["bytes"] == times * left * 15 && usage["age_ms"] == 0
     };
     let status = wait_for(scratch.path(), |status| {
@@ -62,7 +64,7 @@ fn counts_and_rates_are_shown(engine: &[&str]) {
     assert!(shown.lines().any(|shown| shown.starts_with(&line) && shown.ends_with(" updates/s")), "{shown}");
     assert!(has_row(&shown, &format!("32 of 32 {left}")), "{shown}");
 
-    // Rates, as long as somebody asks, in each keyspace.
+    // Rates in each keyspace, while requests are sent.
     for (keyspace, number) in ["0", "1"].into_iter().zip(0..) {
         assert_eq!(redis.call(&["SELECT", keyspace]), "+OK");
         let deadline = Instant::now() + TIMEOUT;

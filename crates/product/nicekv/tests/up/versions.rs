@@ -1,4 +1,5 @@
-//! Peers of other releases, at every border of a running cluster: they are named, and nobody is disturbed.
+//! Peers with another wire version at every port of a running cluster: they are reported, and the
+//! cluster is not disturbed.
 
 use crate::cluster::{Up, nicekv, outcome};
 use crate::metrics::{scrape, sum};
@@ -28,10 +29,14 @@ fn peers_of_another_version_are_named_and_counted() {
     switch.write_all(&greeting).unwrap();
     let mut told = Vec::new();
     switch.read_to_end(&mut told).unwrap();
-    assert_eq!((&told[4..10], told[10] == 200), (&b"nicekv"[..], false), "it says its own, and hangs up");
+    assert_eq!(
+        (&told[4..10], told[10] == 200),
+        (&b"nicekv"[..], false),
+        "it sends its own version and closes"
+    );
 
     let deadline = Instant::now() + PATIENCE;
-    // One line, however many there are, and all of them for programs.
+    // `status` shows one line, however many senders there are; `--json` lists all.
     let line = "WRONG: 127.0.0.1 sends version ";
     loop {
         let (code, status, _) = outcome(nicekv(scratch.path(), &["status"]));
