@@ -165,7 +165,7 @@ fn commands_find_the_running_cluster_and_report_the_outcome() {
     assert_eq!((code, output.as_str()), (Some(1), ""));
     assert!(error.contains("color") && error.lines().count() == 1, "{error}");
 
-    // SCENARIO 33: an error that names the limit, and nothing is stored.
+    // docs/FAULTS.md row 33: an error that names the limit, and nothing is stored.
     let (code, _, error) = run(&["put", "color", &"x".repeat(57_345), "--keyspace", "chained"]);
     assert!(code == Some(2) && error.contains("57344"), "{code:?} {error}");
     let (code, _, error) = run(&["put", &"k".repeat(1_025), "blue"]);
@@ -233,7 +233,7 @@ fn garbage_at_every_port_is_ignored() {
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "2", "--replicas", "2"]);
     let port: u16 = up.endpoint.rsplit_once(':').unwrap().1.parse().unwrap();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    // SCENARIO 29: every length up to the MTU and one more, with and without the header of a NICEKV
+    // docs/FAULTS.md row 29: every length up to the MTU and one more, with and without the header of a NICEKV
     // datagram.
     let mut datagram = vec![0u8; 1473];
     for (index, byte) in datagram.iter_mut().enumerate() {

@@ -124,7 +124,7 @@ fn is_ended_by(signal: Signal, mut process: Child) -> bool {
     !process.wait().unwrap().success()
 }
 
-/// docs/FAULTS.md row 42.
+/// A command that is interrupted while it writes a file leaves the old file, or none.
 #[test]
 fn interrupted_commands_leave_old_files_intact() {
     let scratch = tempfile::tempdir().unwrap();
