@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// Timeout for the metadata service.
+/// Timeout of a request to the metadata service.
 pub const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between attempts to start a change while another one is being persisted.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
@@ -43,12 +43,12 @@ pub fn ask(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<Vec<u8>,
     admin::ask(endpoint, request, ADMIN_TIMEOUT).map_err(|none| no_leader(&none))
 }
 
-/// The same, decoded.
+/// Sends a request, and decodes the answer.
 pub fn answer<T: DeserializeOwned>(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<T, Failure> {
     serde_json::from_slice(&ask(endpoint, request)?).map_err(Failure::environment)
 }
 
-/// Asks for a change; repeats the request while another change is being persisted.
+/// Requests a change. While another change is being persisted, repeats the request.
 pub fn ask_for<P: DeserializeOwned>(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Result<P, Failure> {
     let busy = Refused::Busy.to_string();
     let asked = || answer::<Result<P, String>>(endpoint, request);

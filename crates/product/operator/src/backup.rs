@@ -7,9 +7,10 @@
 //!   restore: verify the whole FILE, create missing keyspaces, then put every key as a client does; the chunks of an object before its name
 //! ```
 //!
-//! Each partition is a consistent snapshot at one decision: it has every update that was acknowledged before the backup started, and no
-//! update without the earlier ones. Snapshots of different partitions are of different times. A partition whose snapshot fails is read
-//! again.
+//! Each partition is a consistent snapshot at one decision: it has every update that was
+//! acknowledged before the backup started, and no update without the earlier ones. Snapshots of
+//! different partitions are taken at different times. If reading a partition fails, its snapshot is
+//! taken again.
 
 mod chunks;
 mod error;
@@ -69,9 +70,10 @@ pub struct RestoreArguments {
     /// Also restore into keyspaces with data; keys that both have are overwritten
     #[arg(long)]
     merge: bool,
-    /// Create a keyspace with other settings than in the backup, such as orders=replicas=2 or sessions=quorum,write-set=2; may be repeated
+    /// Create a keyspace with other settings than in the backup, such as orders=replicas=2 or
+    /// sessions=quorum,write-set=2; may be repeated
     ///
-    /// Other settings are as in the backup. Existing keyspaces are not changed.
+    /// Settings that are not given are as in the backup. Existing keyspaces are not changed.
     #[arg(long = "keyspace", value_name = "NAME=SPEC")]
     keyspaces: Vec<String>,
     /// Verify the file and show what it contains without changing anything
@@ -108,7 +110,8 @@ pub fn backup(arguments: &BackupArguments) -> Result<(), Failure> {
     print(format!("{} in {}\n", describe(partitions, &totals), path.display()).as_bytes())
 }
 
-/// The named keyspaces, or all. Quorum keyspaces have no decisions, so no consistent snapshot.
+/// The named keyspaces, or all. Quorum keyspaces are refused: they have no sequence of decisions,
+/// so there is no consistent snapshot.
 fn chosen<'a>(info: &'a ClusterInfo, names: &[String]) -> Result<Vec<&'a KeyspaceInfo>, Failure> {
     let chosen: Vec<&KeyspaceInfo> = match names {
         [] => info.keyspaces.iter().collect(),
@@ -131,7 +134,7 @@ fn describe(partitions: usize, totals: &Totals) -> String {
     format!("{partitions} partitions, {entries} entries, {bytes} bytes{objects}")
 }
 
-/// The object keyspaces among these, by number.
+/// The keyspaces of objects among these, by number, with access to their objects.
 fn sources(
     chosen: &[&KeyspaceInfo],
     info: &ClusterInfo,
@@ -141,7 +144,7 @@ fn sources(
     with_objects.map(|keyspace| Ok((keyspace.id, Objects::of(keyspace, info, endpoint.to_vec())?))).collect()
 }
 
-/// Writes every partition; names of objects go through a file beside `path`.
+/// Writes every partition. Names of objects are first collected in a temporary file next to `path`.
 fn write_all(
     writer: &mut Writer,
     endpoint: &[SocketAddrV4],

@@ -25,7 +25,8 @@ pub(crate) fn show(arguments: &ListArguments) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// The state of balancing, the next step, and keys that moving cannot help.
+/// Lines about migration: the state of balancing, the next step, and keys so hot that moving
+/// partitions cannot help.
 pub(crate) fn describe_migration(told: &MigrationStatus) -> impl Iterator<Item = String> {
     let MigrationStatus { name, hottest, hot_keys, waits_for, next, events, .. } = told;
     let hottest = match hottest {

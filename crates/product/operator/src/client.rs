@@ -1,4 +1,4 @@
-//! Native clients of a keyspace, for commands.
+//! Native clients of a keyspace, as commands use them.
 
 use crate::admin::{ADMIN_TIMEOUT, answer};
 use crate::discovery::{self, EndpointArguments, Purpose};
@@ -13,7 +13,7 @@ use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_runtime::{Stop, admin, new_client_id, start_client_as};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// The keyspace and cluster of a command.
+/// The keyspace and the cluster that a command uses.
 #[derive(clap::Args)]
 pub struct TargetArguments {
     /// Keyspace, by name or number [default: 0]
@@ -23,7 +23,7 @@ pub struct TargetArguments {
     pub endpoint: EndpointArguments,
 }
 
-/// A keyspace as native clients have to know it.
+/// The settings of a keyspace that native clients need.
 pub fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
     Keyspace {
         id: KeyspaceId(keyspace.id),
@@ -53,7 +53,8 @@ pub fn client_at(
     Ok(client.with_keyspace(keyspace.id))
 }
 
-/// Exit code 2 for requests that are refused before they are sent, such as a key that is too long; 1 for all others.
+/// The failure of a command. Exit code 2 if the request was refused before it was sent, for example
+/// because the key is too long; otherwise 1.
 pub fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::Refused(_) => Failure::environment(error),
@@ -74,7 +75,7 @@ pub fn with_client(
     with_checked_client(arguments, purpose, |_| Ok(()), operate)
 }
 
-/// The same, after a check of the keyspace.
+/// The same as `with_client`, after a check of the keyspace.
 pub fn with_checked_client(
     arguments: &TargetArguments,
     purpose: Purpose,
@@ -90,7 +91,7 @@ pub fn with_checked_client(
     })
 }
 
-/// Why a request was not answered, as far as the metadata service knows.
+/// Why a request was not answered, according to the metadata service.
 fn why_no_answer(endpoint: &[SocketAddrV4]) -> String {
     let status = match admin::ask(endpoint, &AdminRequest::Status, ADMIN_TIMEOUT) {
         Ok(json) => serde_json::from_slice::<Status>(&json),
@@ -113,7 +114,7 @@ pub fn client_of(arguments: &TargetArguments, id: ClientId, purpose: Purpose) ->
     Ok(client_with_order(arguments, id, purpose)?.0)
 }
 
-/// The same, and how keys are partitioned.
+/// The same, with the order in which the keyspace's keys are partitioned.
 pub fn client_with_order(
     arguments: &TargetArguments,
     id: ClientId,
@@ -123,7 +124,7 @@ pub fn client_with_order(
     Ok((client, known.order()))
 }
 
-/// A client of a keyspace.
+/// A client of a keyspace, and the metadata service of its cluster.
 struct Connected {
     client: Client,
     known: KeyspaceInfo,

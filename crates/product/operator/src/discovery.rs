@@ -19,7 +19,7 @@ use std::sync::Once;
 /// The environment variable that names a cluster.
 const ENDPOINT_VARIABLE: &str = "NICEKV_ENDPOINT";
 
-/// The cluster of a command.
+/// The cluster that a command uses.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EndpointArguments {
     /// TCP addresses of metadata instances, comma-separated; one is enough [default: NICEKV_ENDPOINT, then the `up` of ./nicekv-data,
@@ -28,15 +28,15 @@ pub struct EndpointArguments {
     endpoint: Vec<SocketAddrV4>,
 }
 
-/// The announcement of a running `up`.
+/// What a running `up` announces about itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct UpState {
     pid: u32,
-    /// On the boot-time clock.
+    /// Start time on the boot-time clock.
     started_ns: u64,
     endpoint: SocketAddrV4,
     resp: std::net::SocketAddr,
-    /// Its data directory; none: the data are in memory.
+    /// Its data directory; `None`: the data are in memory.
     data: Option<PathBuf>,
 }
 
@@ -53,8 +53,8 @@ pub enum Purpose {
     Change,
 }
 
-/// TCP addresses of the metadata instances. For the lab, moves the calling thread into a client's network namespace: call it before
-/// starting other threads.
+/// Finds the TCP addresses of the metadata instances. If the cluster is the lab, moves the calling
+/// thread into a client's network namespace, so call it before starting other threads.
 pub fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<SocketAddrV4>, Failure> {
     if !arguments.endpoint.is_empty() {
         return Ok(arguments.endpoint.clone());
@@ -67,7 +67,7 @@ pub fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<Socke
     let chosen =
         choose(&ups, local_directory().as_deref(), lab.is_some(), purpose).map_err(Failure::Environment)?;
     if let Some(notice) = chosen.notice {
-        // Some commands call this twice.
+        // A command that calls this twice shows the notice once.
         static SHOWN: Once = Once::new();
         SHOWN.call_once(|| eprintln!("nicekv: {notice}"));
     }
@@ -79,7 +79,8 @@ pub fn find(arguments: &EndpointArguments, purpose: Purpose) -> Result<Vec<Socke
     Ok(lab.metadata)
 }
 
-/// The same for a command with a configuration file, whose metadata service at `controls` is the default.
+/// The same for a command with a configuration file; by default it uses the metadata service at
+/// `controls`.
 pub fn find_configured(
     arguments: &EndpointArguments,
     controls: Vec<SocketAddrV4>,
@@ -87,27 +88,28 @@ pub fn find_configured(
     if !arguments.endpoint.is_empty() || controls.is_empty() {
         return find(arguments, Purpose::Change);
     }
-    // Only hosts of the lab reach the addresses in its files.
+    // Only hosts of the lab can reach the addresses in its files.
     let lab = Lab::find().filter(|lab| lab.metadata.iter().any(|address| controls.contains(address)));
     lab.map_or(Ok(()), |lab| lab.enter_client())?;
     Ok(controls)
 }
 
-/// The default data directory, if it exists here.
+/// The default data directory, if it exists in the working directory.
 fn local_directory() -> Option<PathBuf> {
     fs::canonicalize(DATA_DIRECTORY).ok().filter(|path| path.is_dir())
 }
 
-/// The chosen cluster.
+/// The cluster that was chosen.
 #[derive(Debug, PartialEq, Eq)]
 struct Chosen {
-    /// Index of the `up`; `None`: the lab.
+    /// Index of the `up` in the list; `None`: the lab.
     up: Option<usize>,
-    /// A notice if others could have been meant.
+    /// A notice for the user, if other clusters could have been meant.
     notice: Option<String>,
 }
 
-/// Chooses the cluster of the data directory `here`, or the lab, or the only `up`. `ups`: the latest is last.
+/// Chooses the cluster of the data directory `here`, or the lab, or the only `up`. `ups` is sorted
+/// by start time.
 fn choose(ups: &[UpState], here: Option<&Path>, has_lab: bool, purpose: Purpose) -> Result<Chosen, String> {
     let is_here = |up: &UpState| here.is_some() && up.data.as_deref() == here;
     if let Some(place) = ups.iter().rposition(is_here) {
@@ -154,12 +156,12 @@ impl fmt::Display for UpState {
     }
 }
 
-/// The other clusters, in words.
+/// A list of other running clusters, in words.
 fn others(ups: &[UpState]) -> String {
     ups.iter().rev().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The running ones, the latest last.
+/// The announcements of running `up`s, sorted by start time.
 fn running_ups() -> Vec<UpState> {
     let Ok(entries) = state_directory(false).and_then(fs::read_dir) else { return Vec::new() };
     let mut running: Vec<UpState> = entries.flatten().filter_map(|entry| running_up(&entry.path())).collect();
@@ -167,11 +169,11 @@ fn running_ups() -> Vec<UpState> {
     running
 }
 
-/// Reads an announcement, which a live `up` keeps locked.
+/// Reads an announcement; `None` if its `up` no longer runs. A running `up` keeps the file locked.
 fn running_up(path: &Path) -> Option<UpState> {
     let file = File::open(path).ok()?;
     match file.try_lock_shared() {
-        // It was killed before it could remove the file.
+        // The file is not locked: its `up` was killed before it could remove it.
         Ok(()) if path.extension().is_some_and(|extension| extension == "json") => {
             let _ = fs::remove_file(path);
             None
@@ -181,7 +183,7 @@ fn running_up(path: &Path) -> Option<UpState> {
     }
 }
 
-/// The announcement of this process, removed on drop.
+/// The announcement of this process; dropping it removes the file.
 pub struct Announcement {
     path: PathBuf,
     _locked: File,
@@ -215,7 +217,8 @@ impl Drop for Announcement {
     }
 }
 
-/// `$XDG_RUNTIME_DIR/nicekv` or `/tmp/nicekv-UID`, which this user must own, or others could redirect our commands.
+/// `$XDG_RUNTIME_DIR/nicekv` or `/tmp/nicekv-UID`. It must belong to this user, or others could
+/// redirect the user's commands to their cluster.
 fn state_directory(create: bool) -> std::io::Result<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let path = match std::env::var_os("XDG_RUNTIME_DIR") {

@@ -1,5 +1,5 @@
-//! `nicekv explain`: where requests for a key go, by the installed switch tables and the state of nodes, compared with what the metadata
-//! service believes.
+//! `nicekv explain`: where requests for a key go, according to the installed switch tables and the
+//! state of nodes, compared with what the metadata service believes.
 
 mod differences;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Timeout for a node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause before differences are checked again: an update may have been on its way.
+/// Pause before differences are checked again: an update may have been in transit.
 const SETTLE_TIME: Duration = Duration::from_millis(300);
 
 /// `nicekv explain`
@@ -44,25 +44,25 @@ pub struct ExplainArguments {
     endpoint: EndpointArguments,
 }
 
-/// Where requests for a key go.
+/// Where the requests for a key go.
 #[derive(Serialize)]
 pub struct Explanation {
     key: String,
     pub keyspace: String,
-    /// 32 hexadecimal digits.
+    /// Digest of the key, 32 hexadecimal digits.
     digest: String,
     vnode: u16,
     by_range: bool,
-    /// Where gets and puts are sent to.
+    /// Addresses to which clients send gets and puts of the key.
     pub unicast: SocketAddrV4,
     pub multicast: SocketAddrV4,
-    /// As the metadata service believes.
+    /// Term and primary, as the metadata service believes.
     term: u64,
     has_primary: bool,
     pub partition: PartitionStatus,
-    /// As installed in each switch.
+    /// The entries for the key, as installed in each switch.
     pub switches: Vec<SwitchAnswer>,
-    /// The members, with the state that each reports; none: it did not answer.
+    /// The members by name, with the state that each reports; `None`: it did not answer.
     nodes: Vec<(String, Option<NodeAnswer>)>,
     differences: Vec<String>,
 }
@@ -93,7 +93,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 }
 
 impl Explanation {
-    /// The lookup that switches are asked for.
+    /// The lookup that the switches are asked to make.
     pub fn lookup(&self) -> Lookup {
         Lookup {
             unicast: self.unicast.ip().octets(),
@@ -106,7 +106,7 @@ impl Explanation {
 }
 
 impl Asked<'_> {
-    /// The explanation, and the nodes of the cluster.
+    /// The explanation, and the status of all nodes.
     pub fn explain(&self) -> Result<(Explanation, Vec<NodeStatus>), Failure> {
         let info: ClusterInfo = self.ask(AdminRequest::ClusterInfo)?;
         let known = keyspace(&info, self.keyspace)?;
@@ -147,7 +147,7 @@ impl Asked<'_> {
     }
 }
 
-/// Asks the members in parallel, because those that are down take until the timeout.
+/// Asks all members in parallel, because each that is down costs a whole timeout.
 fn ask_nodes(status: &Status, partition: &PartitionStatus) -> Vec<(String, Option<NodeAnswer>)> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = (partition.members.iter())
@@ -192,7 +192,7 @@ fn describe(told: &Explanation, nodes: &[NodeStatus], from: Option<Ipv4Addr>) ->
     lines
 }
 
-/// The role of a member as the metadata service believes, and the state that the member reports.
+/// A member's role as the metadata service believes, and the state that the member reports.
 fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&NodeAnswer>) -> String {
     let is_primary = told.has_primary && member.node == told.partition.primary;
     let role = if let Some(role) = told.partition.chain_role(member.node) {
@@ -219,7 +219,7 @@ fn describe_member(told: &Explanation, member: &MemberStatus, answer: Option<&No
     format!("  {}: {role}, {:?}{leaving}; {own}", member.name, member.standing)
 }
 
-/// Where gets of a hot key also go.
+/// Describes to which nodes, besides the partition's members, gets of a hot key go.
 fn describe_hot_entry(entry: &HotEntry, name: impl Fn(HostId) -> String) -> String {
     let HotEntry { instance, owner_turns, holders, in_switch, .. } = entry;
     let holders = holders.iter().map(|host| name(*host)).collect::<Vec<_>>().join(", ");

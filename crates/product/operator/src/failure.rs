@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 #[derive(Debug)]
 pub enum Failure {
-    /// The operation or check failed: exit code 1.
+    /// The operation or check failed; exit code 1.
     Operation(String),
-    /// A request timed out: exit code 1.
+    /// A request timed out; exit code 1.
     NoAnswer(String),
-    /// Usage or environment: exit code 2.
+    /// Wrong usage, or a problem of the environment; exit code 2.
     Environment(String),
 }
 

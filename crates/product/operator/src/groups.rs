@@ -1,4 +1,4 @@
-//! Groups of storage targets, from the metadata service.
+//! Groups of storage targets, as the metadata service reports them.
 
 use nicekv_metadata::{ChunkInfo, ClusterInfo, TargetReport};
 use nicekv_objects::Progress;
@@ -10,14 +10,15 @@ use std::time::Duration;
 
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The groups, if the metadata service answers and there are any.
+/// Asks the metadata service for the groups; `None` if it does not answer, or has no groups.
 pub fn ask(endpoint: &[SocketAddrV4]) -> Option<Known> {
     Known::of(&ask_for_groups(endpoint)?)
 }
 
-/// The same for a target, which reports its progress.
+/// Reports a target's progress to the metadata service; the answer has the groups.
 pub fn report(endpoint: &[SocketAddrV4], node: u16, progress: &Progress) -> Option<Known> {
-    // Chunks that may be garbage are not waited for: the next round decides.
+    // `undecided` chunks, which may be garbage, are not reported: the next round decides about
+    // them.
     let Progress { version, has_moved, passes, lacking, unsettled, undecided: _, swept, chunks, bytes } =
         *progress;
     let report = TargetReport {
@@ -37,7 +38,8 @@ pub fn ask_for_groups(endpoint: &[SocketAddrV4]) -> Option<ChunkInfo> {
     cluster(endpoint, &AdminRequest::ClusterInfo)?.chunks
 }
 
-/// The cluster, if the metadata service answers.
+/// The answer to a request for the state of the cluster; `None` if the metadata service does not
+/// answer.
 pub fn cluster(endpoint: &[SocketAddrV4], request: &AdminRequest) -> Option<ClusterInfo> {
     let json = admin::ask(endpoint, request, ASK_TIMEOUT).ok()?;
     serde_json::from_slice(&json).ok()

@@ -1,8 +1,8 @@
-//! What the tables of hot keys do not show: why nothing is copied, and the most loaded node.
+//! Hot-key status that is not in the tables: why nothing is copied, and which node is most loaded.
 
 use nicekv_metadata::{HotStatus, HotSwitchStatus};
 
-/// One line for each switch that has something to say.
+/// One line for each switch that has such a status.
 pub(crate) fn describe_hot(status: &HotStatus) -> Vec<String> {
     status.switches.iter().filter_map(|switch| describe_switch(switch, status.period_ms)).collect()
 }
@@ -28,7 +28,7 @@ pub(crate) mod tests {
     use super::*;
     use nicekv_metadata::HotEntryStatus;
 
-    /// A key with copies at two nodes and in the switch, which answers two thirds of its gets.
+    /// A key with copies on two nodes and in the switch, which answers two thirds of its gets.
     fn key() -> HotEntryStatus {
         HotEntryStatus {
             keyspace: 1,

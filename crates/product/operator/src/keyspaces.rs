@@ -25,16 +25,17 @@ pub enum KeyspaceCommand {
     List(ListArguments),
     /// Create a keyspace
     ///
-    /// The cluster assigns its number, which Redis clients SELECT and which is never reused, and its virtual rings. Gateways know it within
-    /// a second.
+    /// The cluster assigns its virtual rings and its number, which Redis clients SELECT and which
+    /// is never reused. Gateways know the keyspace within a second.
     Create(CreateArguments),
     /// Drop a keyspace and all its data
     ///
-    /// First all nodes stop serving it, then each discards its data. Its virtual rings are reused only after all nodes have done so.
+    /// First all nodes stop serving it, then each node discards its data. Its virtual rings are
+    /// reused only after all nodes have discarded the data.
     Drop(DropArguments),
 }
 
-/// Help of `--keyspace NAME=SPEC`.
+/// The help text of `--keyspace NAME=SPEC`.
 pub fn spec_help() -> String {
     let settings = KEYSPACE_SETTINGS.map(|(name, takes)| format!("\n  {name}: {takes}"));
     format!(
@@ -121,7 +122,7 @@ fn list(arguments: &ListArguments) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// How far the drop of a keyspace has come.
+/// The progress of dropping a keyspace, in words.
 pub fn describe_dropped(dropped: &DroppedStatus) -> String {
     let DroppedStatus { id, name, quiet, replicas, waits_for: (there, away), switches } = dropped;
     let waits = match (quiet, switches) {
@@ -145,7 +146,7 @@ fn create(arguments: &CreateArguments) -> Result<(), Failure> {
         Replication::Chain => "chain",
         Replication::Quorum => "quorum",
     };
-    // The rest of the name would be taken for settings.
+    // In NAME=SPEC, the part of the name after '=' would be taken for settings.
     if name.contains('=') {
         return Err(Failure::Environment(format!("keyspace {name:?}: a name must not contain '='")));
     }
@@ -200,7 +201,7 @@ fn drop_keyspace(arguments: &DropArguments) -> Result<(), Failure> {
     let endpoint = discovery::find(&change.endpoint, Purpose::Change)?;
     let wanted = KeyspaceChange::Drop { name: name.clone() };
     if !change.dry_run {
-        // Refusals come before the confirmation.
+        // Reports why the keyspace cannot be dropped before asking for a confirmation.
         let _: KeyspacePlan = ask_for(&endpoint, &AdminRequest::PlanKeyspace(wanted.clone()))?;
         confirm(name, yes_drop.as_deref())?;
     }
@@ -218,7 +219,7 @@ fn drop_keyspace(arguments: &DropArguments) -> Result<(), Failure> {
     })
 }
 
-/// Asks for the name again.
+/// Asks the user to type the name of the keyspace.
 fn confirm(name: &str, said: Option<&str>) -> Result<(), Failure> {
     let said = match said {
         Some(said) => said.to_owned(),
@@ -239,7 +240,7 @@ fn confirm(name: &str, said: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// Prints the plan and carries it out; none for a dry run.
+/// Prints the plan and carries it out; returns `None` for a dry run.
 fn carry_out(
     endpoint: &[SocketAddrV4],
     change: &KeyspaceChange,

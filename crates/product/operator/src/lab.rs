@@ -1,4 +1,4 @@
-//! The running lab, from the file that `nicekv-lab` leaves: its metadata service and its hosts.
+//! The running lab: its metadata service and its hosts, from the file that `nicekv-lab` writes.
 
 use crate::failure::Failure;
 use nicekv_cli::lab::{LabName, NAMESPACE_DIRECTORY};
@@ -9,19 +9,19 @@ use std::net::SocketAddrV4;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// The part of the lab's file that commands need.
+/// The fields of the lab's file that commands need.
 #[derive(Deserialize)]
 pub(crate) struct Lab {
-    /// The network namespace of a host is this plus the host's name.
+    /// The network namespace of a host is named by this prefix and the host's name.
     namespace_prefix: String,
-    /// TCP addresses of the metadata instances, which only hosts of the lab reach.
+    /// TCP addresses of the metadata instances; only hosts of the lab reach them.
     pub metadata: Vec<SocketAddrV4>,
     /// The names of the client hosts.
     clients: Vec<String>,
 }
 
 impl Lab {
-    /// The lab that the environment names, running or left over.
+    /// The lab that the environment names, if its file exists; it may no longer run.
     pub(crate) fn find() -> Option<Self> {
         let name = LabName::from_environment().ok()?;
         serde_json::from_slice(&fs::read(name.state_file()).ok()?).ok()

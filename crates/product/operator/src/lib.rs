@@ -1,7 +1,8 @@
-//! The commands that operate a running cluster: data (`put`, `get`, `scan`, `object`, `backup`), what it looks like (`status`, `top`,
-//! `explain`, `trace`) and what is changed (`node`, `keyspace`, `partition`).
+//! The commands that operate a running cluster: data (`put`, `get`, `scan`, `object`, `backup`),
+//! inspection (`status`, `top`, `explain`, `trace`) and changes (`node`, `keyspace`, `partition`).
 //!
-//! [`discovery`] finds the cluster, [`admin`] asks its metadata service, [`client`] opens a native client; each further module is a command.
+//! [`discovery`] finds the cluster, [`admin`] sends requests to its metadata service, [`client`]
+//! opens a native client; each further module is a command.
 
 pub mod admin;
 pub mod backup;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Interval between progress checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Width of the progress bar.
+/// Width of the progress bar in characters.
 const BAR: usize = 30;
 
 #[derive(clap::Subcommand)]
@@ -27,8 +27,8 @@ pub enum NodeCommand {
     List(ListArguments),
     /// Add a new node, or give a drained node its share again
     ///
-    /// Start it first (`nicekv node --config FILE --name NAME`, with `spare = true` in its entry): replicas move to it once it is up. Puts
-    /// and gets continue.
+    /// Start the node first (`nicekv node --config FILE --name NAME`, with `spare = true` in its
+    /// entry): replicas move to it once it is up. Puts and gets continue.
     Add(AddArguments),
     /// Move all data off a node but keep it in the cluster, for example before a long maintenance
     Drain(ChangeArguments),
@@ -43,7 +43,8 @@ pub struct AddArguments {
     /// Configuration file with the node's entry
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Switch that it is connected to, where trunks connect several [default: `switch` of its entry]
+    /// Switch to which the node is connected, if trunks connect several switches [default: `switch`
+    /// of its entry]
     #[arg(long, value_name = "NAME")]
     switch: Option<String>,
     #[command(flatten)]
@@ -98,7 +99,7 @@ pub fn run(command: &NodeCommand) -> Result<(), Failure> {
     }
 }
 
-/// The number of a switch, by its name.
+/// The number of the switch with this name.
 fn home(name: &str, endpoint: &[SocketAddrV4]) -> Result<u16, Failure> {
     let status: Status = answer(endpoint, &AdminRequest::Status)?;
     let found = status.switches.iter().find(|switch| switch.name == name);
@@ -124,7 +125,7 @@ fn list(arguments: &ListArguments) -> Result<(), Failure> {
     print(text.as_bytes())
 }
 
-/// Prints the plan, carries it out and waits for it.
+/// Prints the plan, carries it out, and waits until it is done.
 fn carry_out(
     endpoint: &[SocketAddrV4],
     change: &Change,
@@ -178,7 +179,7 @@ fn wait(endpoint: &[SocketAddrV4], change: &Change, name: &str) -> Result<(), Fa
     }
 }
 
-/// Why a switch prevents a node from being added.
+/// The problem of a switch that prevents the node from being added, if there is one.
 fn why_not_added(status: &Status, name: &str) -> Option<String> {
     let begin = format!("node {name} is ");
     if let Some(refused) = status.taken_back.iter().rfind(|line| line.starts_with(&begin)) {
@@ -194,13 +195,13 @@ fn why_not_added(status: &Status, name: &str) -> Option<String> {
     })
 }
 
-/// Replicas that still have to move or be dropped before the change is done.
+/// How many replicas still have to move or be dropped before the change is done.
 fn left(status: &Status, change: &Change, name: &str) -> usize {
     let node = status.nodes.iter().find(|node| node.name == name);
     match change {
         Change::Add { .. } => status.moves + leaving(status),
         Change::Drain { .. } => status.moves + node.map_or(0, |node| node.members),
-        // The node itself is removed last.
+        // Counts the node itself as one, because it is removed last.
         Change::Remove { .. } => status.moves + node.map_or(0, |node| node.members.max(1)),
     }
 }

@@ -1,5 +1,5 @@
-//! `nicekv object put | get | stat | list | delete | gc`: objects of any length, in chunks on the storage targets that could take them
-//! soonest (Replicast).
+//! `nicekv object put | get | stat | list | delete | gc`: objects of any length, stored in chunks
+//! on those storage targets that can accept them soonest (Replicast).
 //!
 //! ```text
 //!   put   file ─▶ chunk, chunk, … ─▶ targets, a few at a time ─▶ manifest ─▶ the name's value, unless another put was faster
@@ -30,7 +30,7 @@ use nicekv_proto::{ClientId, OpId};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Pieces of a listing requested at a time.
+/// Pieces of a listing that are requested at a time.
 const PIECES_MAX: usize = 32;
 
 #[derive(clap::Subcommand)]
@@ -66,7 +66,8 @@ pub struct PutArguments {
     /// File to store; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Only if the object has this version, as `stat` shows it; "none": only if it does not exist
+    /// Store only if the current object has this version, as `stat` shows it; "none": only if the
+    /// object does not exist
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     if_version: Option<OpId>,
     /// Chunk size in KiB, 1 to 4096

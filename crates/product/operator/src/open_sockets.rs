@@ -1,11 +1,11 @@
-//! The open sockets of a cluster, by who can reach them.
+//! The open sockets of a cluster, grouped by who can reach them.
 
 use nicekv_metadata::OpenSocket;
 
 /// Who can reach a socket, the widest reach first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
-    /// It is bound to no address.
+    /// The socket is bound to the unspecified address.
     AllNetworks,
     OneNetwork,
     ThisHost,

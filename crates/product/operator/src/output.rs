@@ -11,8 +11,8 @@ pub fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Printable text as it is; control and invisible characters and backslashes are escaped as in Rust strings, bytes that are not UTF-8 as
-/// `\xNN`. Different inputs never print alike.
+/// Makes bytes printable: control and invisible characters and backslashes are escaped as in Rust
+/// strings, bytes that are not UTF-8 as `\xNN`. Different inputs never print alike.
 pub fn printable(bytes: &[u8]) -> String {
     let mut shown = String::new();
     for part in bytes.utf8_chunks() {

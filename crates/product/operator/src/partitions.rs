@@ -34,7 +34,7 @@ pub enum PartitionCommand {
     Merge(MergeArguments),
     /// Show load balancing by migration: past and next steps, and keys too hot for any node
     Balance(ListArguments),
-    /// Cancel a split or merge that is not done
+    /// Cancel a split or merge that is not done yet
     Cancel(CancelArguments),
 }
 
@@ -112,27 +112,27 @@ pub fn run(command: &PartitionCommand) -> Result<(), Failure> {
     }
 }
 
-/// A partition, as JSON.
+/// A partition, as printed in JSON.
 #[derive(Serialize)]
 struct Listed<'a> {
     id: u32,
     keyspace: &'a str,
     first_vnode: String,
     last_vnode: String,
-    /// Match values, 32 hexadecimal digits.
+    /// First and last match value, 32 hexadecimal digits each.
     first: &'a str,
     last: &'a str,
-    /// They are the first 16 bytes of keys, not hashes.
+    /// The match values are the first 16 bytes of keys, not hashes.
     by_range: bool,
     /// Share of the keyspace, in percent.
     share: f64,
     gets_per_second: Option<u64>,
-    /// As counted by switches.
+    /// Reads per second, as counted by switches.
     reads_per_second: Option<u64>,
     updates_per_second: Option<u64>,
     epoch: u32,
     primary: u16,
-    /// The tail of a chain, which answers; members are then in the order of the chain.
+    /// The tail of a chain, which answers gets. `members` are then in the order of the chain.
     tail: Option<u16>,
     members: &'a [MemberStatus],
     ready: bool,
@@ -161,7 +161,7 @@ fn range(partition: &PartitionStatus) -> MatchRange {
     partition.range().unwrap_or(MatchRange::ALL)
 }
 
-/// A range of keys, from the first one to before the last one.
+/// A range of keys, as "FIRST to before END".
 fn shown_range(range: MatchRange) -> String {
     let key = |value: u128| {
         let bytes = value.to_be_bytes();
@@ -252,7 +252,7 @@ fn how_far(reshaping: &ReshapingStatus) -> String {
     format!("{phase} {}", reshaping.waits_for)
 }
 
-/// A split or merge under way.
+/// Describes a split or merge in progress.
 pub fn describe_reshaping(reshaping: &ReshapingStatus) -> String {
     let children = match reshaping.children.is_empty() {
         true => String::new(),
@@ -268,7 +268,7 @@ fn named(partitions: &[u32]) -> String {
     format!("partition{several} {}", numbers.join(" and "))
 }
 
-/// The partition to split, and where.
+/// The partition to split, and where, as the arguments choose them.
 fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<PartitionChange, Failure> {
     let at = arguments.at;
     if let Some(partition) = arguments.partition {
@@ -299,7 +299,7 @@ fn chosen(endpoint: &[SocketAddrV4], arguments: &SplitArguments) -> Result<Parti
     })
 }
 
-/// Prints the plan, carries it out and waits for it.
+/// Prints the plan, carries it out, and waits until it is done.
 fn carry_out(
     endpoint: &[SocketAddrV4],
     wanted: &PartitionChange,

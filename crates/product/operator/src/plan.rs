@@ -9,7 +9,8 @@ use serde_json::json;
 /// `nicekv plan …`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct PlanArguments {
-    /// Entries of all tables together, for a switch whose tables share memory; then only the other given limits apply
+    /// Entries of all tables together, for a switch whose tables share memory; other limits then
+    /// apply only if given
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     entries: Option<usize>,
     /// Entries for the unicast ring [default: as in this release's switch]

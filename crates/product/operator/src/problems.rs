@@ -7,7 +7,7 @@ use nicekv_metadata::{
 use nicekv_runtime::in_words;
 use std::time::Duration;
 
-/// A table with more than this in use will soon be full.
+/// A table that is fuller than this is reported as a problem.
 const FULL_PERCENT: u32 = 90;
 
 /// One line for each problem.
@@ -84,15 +84,14 @@ fn of_node(node: &NodeStatus) -> Vec<String> {
     state.into_iter().chain(disk).chain(forgotten).collect()
 }
 
-/// Senders of other releases, whose messages are dropped. One line for all: any sender of a datagram could pose as one.
+/// A warning about senders with another protocol version, whose messages are dropped. One line for
+/// all of them, because the sender address of a datagram can be forged.
 fn of_strangers(other_releases: &[OtherReleaseStatus], nodes: &[NodeStatus]) -> Option<String> {
     let name_of = |other_release: &OtherReleaseStatus| {
         nodes.iter().find(|node| other_release.address == *node.address.ip()).map(|node| &node.name)
     };
-    // A node of the cluster matters most, then the most recent sender.
-    let shown = other_releases
-        .iter()
-        .min_by_key(|other_release| (name_of(other_release).is_none(), other_release.ago_ms))?;
+    // Names a node of the cluster if there is one, otherwise the most recent sender.
+    let shown = other_releases.iter().min_by_key(|other_release| (name_of(other_release).is_none(), other_release.ago_ms))?;
     let OtherReleaseStatus { address, protocol, version, known, ago_ms, .. } = shown;
     let name = name_of(shown).map(|name| format!(" ({name})")).unwrap_or_default();
     let others = match other_releases.len() - 1 {
@@ -105,7 +104,7 @@ fn of_strangers(other_releases: &[OtherReleaseStatus], nodes: &[NodeStatus]) -> 
     ))
 }
 
-/// A metadata instance that does not answer the leader.
+/// A warning about a metadata instance that does not answer the leader.
 fn of_peer(peer: &PeerStatus, status: &Status) -> Option<String> {
     let PeerStatus { name, addresses, silent } = peer;
     let (since_ms, why) = silent.as_ref()?;
@@ -204,7 +203,7 @@ mod tests {
             assert!(lines.len() == 1 && lines[0].contains(part), "{part}: {lines:?}");
         }
         let all = problems(&status(|status| {
-            // The switch problems about tables hide each other.
+            // These problems of one switch hide each other, so they are tested one at a time.
             breaks
                 .into_iter()
                 .filter(|(_, part)| !part.contains("tables"))

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Interval between progress checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far a change has come.
+/// The progress of a change.
 pub(crate) enum Progress {
     Left(String),
     Done(String),

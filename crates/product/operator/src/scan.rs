@@ -1,7 +1,8 @@
-//! `nicekv scan`: the keys of a keyspace, in pieces that are each a consistent snapshot (C11).
+//! `nicekv scan`: lists the keys of a keyspace, in pieces that are each a consistent snapshot
+//! (C11).
 //!
-//! In a range-partitioned keyspace only the wanted interval is scanned, and a key is printed once no smaller key can follow: pieces from
-//! further on are held back until then.
+//! In a range-partitioned keyspace, only the requested interval is scanned, and keys are printed in
+//! order: a key is held back until no smaller key can follow.
 
 use crate::client::{TargetArguments, client_with_order, failed};
 use crate::discovery::Purpose;
@@ -16,11 +17,11 @@ use nicekv_proto::{KeyOrder, MatchRange};
 use nicekv_runtime::new_client_id;
 use std::collections::BTreeMap;
 
-/// Pieces requested at a time.
+/// Pieces that are requested at a time.
 const PIECES_MAX: usize = 32;
-/// Bytes of keys and values held back; above this only the next piece is requested.
+/// Maximum bytes of keys and values held back; above this, pieces are requested one at a time.
 const HELD_BYTES_MAX: usize = 64 << 20;
-/// Keys in a typical piece, by which a limit decides how many pieces to request.
+/// Typical number of keys in a piece, to decide how many pieces a `--limit` needs.
 const KEYS_OF_A_PIECE: u64 = 32;
 
 /// `nicekv scan`
@@ -56,7 +57,7 @@ pub fn run(arguments: &ScanArguments) -> Result<(), Failure> {
 
 impl ScanArguments {
     fn wants(&self) -> ScanWants {
-        // Whole pieces are counted by the nodes, without their keys.
+        // Nodes can count whole pieces without sending the keys.
         match (self.values, self.count && self.last.is_none()) {
             (true, _) => ScanWants::Values,
             (false, true) => ScanWants::Count,
@@ -64,7 +65,7 @@ impl ScanArguments {
         }
     }
 
-    /// The scan to start with.
+    /// The scan at its beginning.
     fn scan(&self, order: KeyOrder) -> Scan {
         let first = self.first.as_deref().unwrap_or_default().as_bytes();
         let last = self.last.as_deref().map(str::as_bytes);
@@ -91,7 +92,7 @@ struct Listing<'a> {
     scan: Scan,
     /// Keys printed or counted so far.
     seen: u64,
-    /// Keys that smaller ones may still precede.
+    /// Keys that are held back, because smaller keys may still arrive.
     held: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     held_bytes: usize,
 }
@@ -123,7 +124,7 @@ impl Listing<'_> {
         self.arguments.limit.is_none_or(|limit| self.seen < limit)
     }
 
-    /// Pieces to request next; in key order, no more than a limit can use.
+    /// How many pieces to request next. In key order, not more than `--limit` can use.
     fn parts_max(&self) -> usize {
         if self.order == KeyOrder::Hash {
             return PIECES_MAX;
@@ -135,14 +136,14 @@ impl Listing<'_> {
 
     fn hold(&mut self, Listed { key, value }: Listed) {
         let (key_bytes, value_bytes) = (key.len(), value.as_ref().map_or(0, Vec::len));
-        // A key may be listed twice, by pieces from before and after a split.
+        // During a split, a key may be listed by two pieces, from before and after it.
         match self.held.insert(key, value) {
             Some(old) => self.held_bytes = self.held_bytes + value_bytes - old.map_or(0, |old| old.len()),
             None => self.held_bytes += key_bytes + value_bytes,
         }
     }
 
-    /// Prints the keys that no smaller one can precede any more.
+    /// Prints the held keys that no smaller key can precede any more.
     fn print_held(&mut self) -> Result<(), Failure> {
         let mut next = Vec::new();
         while let Some(entry) = self.held.first_entry() {
@@ -171,7 +172,7 @@ fn is_before_end(listed: &Listed, last: Option<&str>) -> bool {
     last.is_none_or(|last| listed.key.as_slice() <= last.as_bytes())
 }
 
-/// Appends a line with the key, and the value if there is one, made printable.
+/// Appends a line with the printable form of the key, and of the value if there is one.
 fn append(Listed { key, value }: &Listed, out: &mut String) {
     out.push_str(&printable(key));
     if let Some(value) = value {
@@ -187,7 +188,7 @@ mod tests {
     use clap::{Args as _, FromArgMatches as _};
     use nicekv_client::Request;
 
-    /// First and last match value of the request, and its number of pieces.
+    /// First and last match value that a scan with these arguments requests, and how many pieces.
     fn asked(words: &[&str], order: KeyOrder) -> (u128, u128, u8) {
         let command = ScanArguments::augment_args(clap::Command::new("scan").no_binary_name(true));
         let matches = command.try_get_matches_from(words).unwrap();
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(asked(&["b"], KeyOrder::Range), (b, u128::MAX, 8));
         assert_eq!(asked(&["b", "--limit", "3"], KeyOrder::Range), (b, u128::MAX, 1));
         assert_eq!(asked(&[], KeyOrder::Range), (0, u128::MAX, 8));
-        // Hashes of keys in the interval may be anywhere.
+        // With hashed keys, a key of the interval may be in any partition.
         assert_eq!(asked(&["b", "d", "--limit", "3"], KeyOrder::Hash), (0, u128::MAX, 8));
     }
 

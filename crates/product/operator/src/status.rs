@@ -43,7 +43,7 @@ pub fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     print(describe(&status, arguments.partitions).as_bytes())
 }
 
-/// Without a leader: prints the status that an instance knew last, if any, and fails.
+/// Prints the status that an instance knew last, if any, and fails, because no instance leads.
 fn last_known(none: &NoLeader, arguments: &StatusArguments) -> Result<(), Failure> {
     if let Some(status) = &none.last_known {
         let text = match arguments.json {

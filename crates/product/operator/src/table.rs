@@ -1,4 +1,4 @@
-//! A table for people.
+//! Text tables.
 
 use comfy_table::{CellAlignment, presets};
 use nicekv_fields::Column;
@@ -12,17 +12,18 @@ pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) head: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// Which columns are aligned to the right; the others, and those after its end, to the left.
+    /// For each column whether it is aligned to the right; columns beyond the end of the list are
+    /// aligned to the left.
     numbers: Vec<bool>,
 }
 
 impl Table {
-    /// A table of text.
+    /// A table whose columns are all aligned to the left.
     pub(crate) fn new(title: impl Into<String>, head: &[&'static str], rows: Vec<Vec<String>>) -> Self {
         Self { title: title.into(), head: head.to_vec(), rows, numbers: Vec::new() }
     }
 
-    /// A table with a row for each item. Columns of text that are empty in every row are left out.
+    /// A table with a row for each item. Text columns that are empty in every row are left out.
     pub(crate) fn of<'a, T: 'a>(
         title: impl Into<String>,
         columns: &[Column<T>],
@@ -47,7 +48,7 @@ impl Table {
         Self { numbers: vec![true; columns], ..self }
     }
 
-    /// Adds a column of text.
+    /// Adds a column of text at the right.
     pub(crate) fn with(mut self, name: &'static str, cells: impl IntoIterator<Item = String>) -> Self {
         self.head.push(name);
         self.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));

@@ -6,12 +6,12 @@ use nicekv_fields::{hot, keyspace, node, table};
 use nicekv_metadata::{Health, HotStatus, PartitionStatus, Status};
 use std::time::Duration;
 
-/// Partitions that are not whole and are shown one by one.
+/// Maximum number of partitions with missing copies that are listed one by one.
 const PARTITIONS_MAX: usize = 12;
-/// Hot keys that are shown one by one, of each switch.
+/// Maximum number of hot keys that are listed for each switch.
 const HOT_KEYS_MAX: usize = 8;
 
-/// What `nicekv top` shows at one time.
+/// The content of `nicekv top` at one time.
 #[derive(Debug)]
 pub(crate) struct Screen {
     pub(crate) summary: String,
@@ -34,7 +34,7 @@ impl Screen {
         Self { summary, problems: problems(status), tables }
     }
 
-    /// As text, for pipes.
+    /// As plain text, for pipes.
     pub(crate) fn text(&self) -> String {
         let problems = self.problems.iter().map(|problem| format!("WRONG: {problem}\n")).collect::<String>();
         let tables = self.tables.iter().map(Table::section).collect::<String>();
@@ -60,14 +60,14 @@ pub(crate) fn switch_tables(status: &Status, before: Option<(&Status, Duration)>
     let Some((before, elapsed)) = before else { return shown };
     let rate = |table: &nicekv_switch::TableStatus| {
         let earlier = before.tables.iter().find(|earlier| earlier.name == table.name)?;
-        // A restarted switch counts from zero.
+        // If a switch restarts, its counters begin at zero.
         let hits = table.hits.saturating_sub(earlier.hits);
         Some(format!("{:.0}", hits as f64 / elapsed.as_secs_f64().max(1e-3)))
     };
     shown.with("packets/s", status.tables.iter().map(|table| rate(table).unwrap_or_default()))
 }
 
-/// Hot keys by switch, and the most requested ones.
+/// Tables of hot keys: a summary by switch, and the most requested keys.
 pub(crate) fn hot_keys(status: &HotStatus) -> Vec<Table> {
     let title =
         status.off.as_ref().map_or("hot keys".into(), |why| format!("hot keys are not copied: {why}"));
@@ -78,7 +78,7 @@ pub(crate) fn hot_keys(status: &HotStatus) -> Vec<Table> {
     tables
 }
 
-/// The partitions that are not whole, worst first.
+/// The partitions that lack copies, worst first.
 fn degraded_partitions(status: &Status) -> Option<Table> {
     let mut degraded: Vec<_> =
         status.partitions.iter().filter(|partition| partition.health != Health::Whole).collect();

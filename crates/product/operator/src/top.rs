@@ -30,7 +30,7 @@ pub struct TopArguments {
     /// Refresh interval in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     interval_ms: u64,
-    /// Also show latencies from these metrics pages, such as a gateway's; nodes are always asked
+    /// Also show latencies from these metrics pages, such as a gateway's; nodes are always included
     #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
     metrics: Vec<SocketAddr>,
     #[command(flatten)]
@@ -43,17 +43,17 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let interval = Duration::from_millis(arguments.interval_ms);
     let first = watch.look()?;
     if arguments.once || !std::io::stdout().is_terminal() {
-        // A rate needs two looks.
+        // A rate needs two observations.
         std::thread::sleep(interval);
         return print(watch.look()?.text().as_bytes());
     }
     screen::run(first, interval, || watch.look())
 }
 
-/// Position of the latencies: after keyspaces and nodes.
+/// Index of the table of latencies: after keyspaces and nodes.
 const LATENCIES_AT: usize = 2;
 
-/// A cluster, and the last look at it.
+/// A cluster, and its last observation.
 struct Watch {
     endpoint: Vec<SocketAddrV4>,
     pages: Vec<SocketAddr>,

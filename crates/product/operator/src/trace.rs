@@ -1,14 +1,16 @@
-//! `nicekv trace`: one put or get by this command's own client, hop by hop, with times.
+//! `nicekv trace`: runs one put or get with this command's own client, and shows it hop by hop with
+//! times.
 //!
 //! ```text
 //!   members and switches watch this client ─▶ read switch counters ─▶ the operation ─▶ collect what members and switches saw, read counters
 //! ```
 //!
-//! What a switch sees of a datagram depends on its kind: one in user space sees it pass, one at tc sees it arrive, one at XDP nothing, and
-//! says so. The counters of its entries are known for all.
+//! What a switch reports about a datagram depends on its kind: a switch in user space reports that
+//! it passed, one at tc that it arrived, and one at XDP nothing, which a note explains. The
+//! counters of table entries are available for all kinds.
 //!
-//! Clocks of other hosts are compared by asking for the time; half the round trip is the error. If the error may explain the whole
-//! difference, the clocks count as one, as on a single machine.
+//! The clock of another host is compared by asking for its time; half the round trip is the error.
+//! If the difference is smaller than the error, the clocks count as equal, as on a single machine.
 
 use crate::admin::answer;
 use crate::client::{TargetArguments, client_of, failed};
@@ -30,7 +32,7 @@ use std::time::Duration;
 
 /// Timeout for a node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time for what follows the reply, such as decisions at the other members.
+/// Pause for what happens after the reply, such as decisions at the other members.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 /// `nicekv trace`
@@ -68,10 +70,10 @@ pub struct TraceGetArguments {
     target: TargetArguments,
 }
 
-/// A node's clock, relative to ours.
+/// The clock of a node or switch, relative to this host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Clock {
-    /// Its time minus ours; 0 if the difference is within the error.
+    /// Remote time minus local time; 0 if the difference is within the error.
     ahead_ns: i64,
     error_ns: u64,
 }
@@ -85,7 +87,7 @@ struct Step {
     what: String,
 }
 
-/// A traced request.
+/// A traced request and its result.
 #[derive(Serialize)]
 struct Traced {
     op: &'static str,
@@ -94,19 +96,20 @@ struct Traced {
     client: String,
     partition: u32,
     epoch: u32,
-    /// Packets that matched the entries of each switch meanwhile, also those of other clients.
+    /// For each switch: packets that matched its entries during the request, including those of
+    /// other clients.
     switches: Vec<String>,
-    /// In order of time.
+    /// The events in order of time.
     steps: Vec<Step>,
-    /// Members that did not answer, and clocks that differ.
+    /// Notes about members that did not answer, and clocks that differ.
     notes: Vec<String>,
 }
 
-/// A member that watches the client.
+/// A member that was asked to watch the client.
 struct Watched {
     name: String,
     address: SocketAddrV4,
-    /// `None`: it did not answer.
+    /// `None`: the member did not answer.
     clock: Option<Clock>,
 }
 
@@ -174,7 +177,7 @@ fn trace(key: &str, value: Option<&[u8]>, target: &TargetArguments) -> Result<Tr
     })
 }
 
-/// The switches that watch the client.
+/// The switches that were asked to watch the client.
 struct SwitchTraces<'a> {
     endpoint: &'a [SocketAddrV4],
     lookup: Lookup,
@@ -183,7 +186,7 @@ struct SwitchTraces<'a> {
 }
 
 impl<'a> SwitchTraces<'a> {
-    /// The first lookup starts watching.
+    /// Starts watching with a first lookup.
     fn begin(endpoint: &'a [SocketAddrV4], lookup: Lookup) -> Result<Self, Failure> {
         let asked_ns = now().boot_ns;
         let answers: Vec<SwitchAnswer> = answer(endpoint, &AdminRequest::Lookup(lookup))?;
@@ -195,7 +198,7 @@ impl<'a> SwitchTraces<'a> {
         Ok(Self { endpoint, lookup, clocks: answers.into_iter().filter_map(clock).collect() })
     }
 
-    /// The second lookup returns what they saw; also returns notes.
+    /// Makes a second lookup, whose answer has what the switches saw. Returns this and notes.
     fn end(self, begun_ns: u64) -> Result<(Vec<Step>, Vec<String>), Failure> {
         let answers: Vec<SwitchAnswer> = answer(self.endpoint, &AdminRequest::Lookup(self.lookup))?;
         let (mut steps, mut notes) = (Vec::new(), Vec::new());
@@ -240,7 +243,7 @@ fn ask_node(address: SocketAddrV4, request: &AdminRequest) -> Option<NodeTrace> 
     serde_json::from_slice(&json).ok()
 }
 
-/// The events that a member saw, and a note if its answer is incomplete.
+/// The events that a member saw, and a note if the member's answer is missing or incomplete.
 fn collect(
     member: &Watched,
     nodes: &[NodeStatus],
@@ -271,7 +274,7 @@ impl Clock {
         Self { ahead_ns: if is_ours { 0 } else { ahead_ns }, error_ns }
     }
 
-    /// A note if the clock differs from ours.
+    /// A note if the clock differs from this host's.
     fn describe(self, name: &str) -> Option<String> {
         let error_us = self.error_ns as f64 / 1e3;
         (self.ahead_ns != 0).then(|| {
@@ -280,7 +283,8 @@ impl Clock {
     }
 }
 
-/// The entries by which each switch forwarded the request, and how many packets matched them meanwhile.
+/// The entries by which each switch forwarded the request, with the number of packets that matched
+/// them during it.
 fn counted(before: &Explanation, after: &Explanation, is_put: bool) -> Vec<String> {
     let hits = |answer: &SwitchAnswer| {
         let found = answer.found.as_ref()?;

@@ -14,14 +14,16 @@ use std::io::{IsTerminal, Read};
 pub struct PutArguments {
     /// Key, at most 1024 bytes
     key: String,
-    /// Value, at most 512 MiB (56 KiB in chain keyspaces); gateways have limits of their own [default: read from standard input]
+    /// Value, at most 512 MiB (56 KiB in chain keyspaces); gateways may have a lower limit
+    /// [default: read from standard input]
     value: Option<String>,
     #[command(flatten)]
     target: TargetArguments,
 }
 
 impl PutArguments {
-    /// The value; one byte more than the limit is read, so that the client can refuse it.
+    /// The value. From standard input, at most one byte more than the limit is read, so that the
+    /// client refuses a longer value.
     fn value(&self) -> Result<Vec<u8>, Failure> {
         if let Some(value) = &self.value {
             return Ok(value.clone().into_bytes());

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The distinct chunks of an object with their lengths; none for a value that is not a manifest.
+/// The distinct chunks of an object with their lengths; empty if the value is not a manifest.
 pub(super) fn needs(value: &[u8]) -> Result<Vec<(ChunkId, u32)>, ManifestError> {
     let manifest = match Manifest::decode(value) {
         Err(ManifestError::NotOurs) => return Ok(Vec::new()),
@@ -25,7 +25,7 @@ pub(super) fn needs(value: &[u8]) -> Result<Vec<(ChunkId, u32)>, ManifestError> 
 pub(super) struct ChunkIndex(HashMap<ChunkId, (u64, u32)>);
 
 impl ChunkIndex {
-    /// Adds a chunk at a position.
+    /// Adds a chunk, which begins at `place` in the file.
     pub(super) fn insert(&mut self, id: ChunkId, bytes: &[u8], place: u64) -> Result<(), Damage> {
         if chunk_id(bytes) != id {
             return Err(Damage::WrongChunk(id));
@@ -36,7 +36,7 @@ impl ChunkIndex {
         }
     }
 
-    /// Checks that all chunks of an object have come before it.
+    /// Checks that all chunks of an object precede it in the file.
     pub(super) fn check(&self, key: &[u8], value: &[u8]) -> Result<(), Damage> {
         let name = || key.escape_ascii().to_string();
         let needs =
@@ -61,7 +61,7 @@ impl ChunkFile {
         Ok(Self { file: File::open(path)?, index })
     }
 
-    /// Reads a chunk and verifies it again, because the file may have changed.
+    /// Reads a chunk and verifies it again, in case the file has changed since.
     pub(super) fn read(&self, id: ChunkId) -> Result<Arc<[u8]>, BackupError> {
         let (at, length) = *self.index.0.get(&id).expect("names were compared with the index");
         let mut bytes = vec![0; length as usize];
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(index.check(b"key", &object(&[b"one"], 3)), Ok(()));
         let missing = Damage::ChunkMissing { name: "key".into(), id: other };
         assert_eq!(index.check(b"key", &object(&[b"other"], 5)), Err(missing));
-        // The same id with another length is a contradiction.
+        // The same id with two lengths is a contradiction.
         let contradiction = Manifest { length: 4, chunk_bytes: 4, chunks: vec![one] }.encode();
         let missing = Damage::ChunkMissing { name: "key".into(), id: one };
         assert_eq!(index.check(b"key", &contradiction), Err(missing));

@@ -23,13 +23,13 @@ pub(super) enum BackupError {
     Format(String),
     #[error("damaged at byte {at}: {why}; nothing after it was restored")]
     Damaged {
-        /// After the last good record, or at the start of the damage.
+        /// Position after the last good record, or where the damage begins.
         at: u64,
         why: Damage,
     },
 }
 
-/// What is wrong with a file.
+/// The damage of a file.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(super) enum Damage {
     #[error("the file is truncated")]

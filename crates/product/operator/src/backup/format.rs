@@ -6,10 +6,12 @@
 //!   H: JSON, the header │ P: JSON, a partition starts │ C: a chunk: id (32), bytes │ E: keyed entries │ V: a part of a large value │ Q: JSON, it ends │ … │ Z: JSON, the end
 //! ```
 //!
-//! Parts of large values follow in the order of the entries that refer to them, each value from start to end. A chunk appears once, before
-//! the first object that needs it. Formats before 4 have no keyspace settings and are refused.
+//! Parts of large values follow in the order of the entries that refer to them, each value from
+//! start to end. A chunk appears once, before the first object that needs it. Formats before 4 have
+//! no keyspace settings and are refused.
 //!
-//! Each checksum covers everything before it: no record can be missing, repeated or moved, and a file without its end is incomplete.
+//! Each checksum covers the whole file up to it, so a missing, repeated or moved record is
+//! detected, and a file without its end record is incomplete.
 
 use super::error::{BackupError, Damage};
 use nicekv_proto::chunk::{CHUNK_LENGTH_MAX, ChunkId};
@@ -23,12 +25,12 @@ use std::path::Path;
 const MARK: &str = "nicekv-backup ";
 /// The only version that is written and read.
 const VERSION: &str = "4";
-/// Head of a part of a large value: client, sequence, offset.
+/// Bytes before the data of a part: client, sequence, offset.
 const PART_HEAD_BYTES: usize = 20;
-/// Kind, length and checksum of a record.
+/// Bytes of a record beside its payload: kind, length and checksum.
 const FRAME_BYTES: u64 = 9;
 const CHECKSUM_BYTES: u64 = 4;
-/// Payload limit of a kind; pages of nodes are much shorter.
+/// Maximum payload of a record; pages sent by nodes are much shorter.
 const fn record_bytes_max(kind: u8) -> usize {
     if kind == b'C' { size_of::<ChunkId>() + CHUNK_LENGTH_MAX as usize } else { 1 << 20 }
 }
@@ -37,14 +39,14 @@ const LINE_BYTES_MAX: usize = 64;
 /// What the file contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// 32 hexadecimal digits.
+    /// Id of the cluster, 32 hexadecimal digits.
     pub(super) cluster: String,
-    /// Version of the program that wrote it.
+    /// Version of the program that wrote the file.
     pub(super) program: String,
     /// Start of the backup, by the clock of the host that wrote it.
     pub(super) unix_ms: u64,
     pub(super) keyspaces: Vec<StoredKeyspace>,
-    /// Numbers of the object keyspaces.
+    /// Numbers of the keyspaces of objects.
     #[serde(default)]
     pub(super) objects: Vec<u16>,
 }
@@ -52,21 +54,21 @@ pub(super) struct Header {
 /// A keyspace in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredKeyspace {
-    /// Its number in the cluster that was backed up.
+    /// Number of the keyspace in the cluster that was backed up.
     pub(super) id: u16,
     pub(super) name: String,
-    /// As `nicekv keyspace create` takes them.
+    /// Settings, as `nicekv keyspace create` takes them.
     pub(super) settings: String,
 }
 
-/// A partition starts; it is a snapshot after this decision.
+/// The beginning of a partition, which is a snapshot after this decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begin {
     pub(super) keyspace: u16,
     pub(super) partition: u32,
     pub(super) epoch: u32,
     pub(super) index: u64,
-    /// The node that it was read from.
+    /// The node from which the partition was read.
     pub(super) node: String,
 }
 
@@ -95,7 +97,7 @@ impl Totals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Begin(Begin),
-    /// Keyed entries.
+    /// Several entries with their keys.
     Entries(Vec<u8>),
     Part(Part),
     Chunk(Chunk),
@@ -145,14 +147,15 @@ impl Part {
     }
 }
 
-/// A file being written; it can be rewound, and is removed unless it is finished.
+/// Writes a file. It can discard what was written after a position. The file is removed unless it
+/// is finished.
 pub(super) struct Writer {
     file: BufWriter<File>,
     place: Place,
     new: NewFile,
 }
 
-/// A position after a record.
+/// A position in the file, after a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     offset: u64,
@@ -160,7 +163,7 @@ pub(super) struct Place {
 }
 
 impl Writer {
-    /// Creates a file that must not exist, readable by its owner only.
+    /// Creates the file, which must not exist, readable by its owner only.
     pub(super) fn create(path: &Path, header: &Header) -> io::Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -218,20 +221,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Completes the file: synced, under its final name.
+    /// Completes the file: syncs it, and gives it its final name.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
         self.new.finish_new()
     }
 
-    /// Completes a temporary file, which is removed on drop.
+    /// Completes a temporary file: it keeps its temporary name, and is removed on drop.
     pub(super) fn unfinished(mut self) -> io::Result<NewFile> {
         self.file.flush()?;
         Ok(self.new)
     }
 }
 
-/// A file being read.
+/// Reads a file.
 pub(super) struct Reader {
     file: BufReader<File>,
     checksum: u32,

@@ -60,7 +60,7 @@ fn every_changed_or_missing_byte_is_detected() {
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
         std::fs::write(&path, damaged).unwrap();
-        let error = read(&path).expect_err("it is damaged").to_string();
+        let error = read(&path).expect_err("the file is damaged").to_string();
         assert!(!error.contains('\n'), "{error}");
         std::fs::write(&path, &whole[..at]).unwrap();
         let is_noticed = match read(&path) {
@@ -68,7 +68,7 @@ fn every_changed_or_missing_byte_is_detected() {
             Err(BackupError::NotOurs) => at < b"nicekv-backup 4\n".len(),
             _ => false,
         };
-        assert!(is_noticed, "cut short behind {at} bytes");
+        assert!(is_noticed, "truncated after {at} bytes");
     }
     std::fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
     read(&path).expect_err("something follows");

@@ -1,4 +1,5 @@
-//! Entries of a backup and their values. Large values follow their entries, in parts and in the order of the entries.
+//! Entries of a backup and their values. Large values follow the entries, in parts and in the order
+//! of the entries.
 
 use super::format::{Part, Record};
 use nicekv_proto::Form;
@@ -22,11 +23,11 @@ pub(super) fn keyed_entries(bytes: &[u8]) -> Result<Vec<KeyedEntry<'_>>, String>
     Ok(entries)
 }
 
-/// Entries whose large values are still to come.
+/// Entries whose large values have not been read yet.
 #[derive(Default)]
 pub(super) struct LargeEntries {
     expected: VecDeque<Expected>,
-    /// State of the first one.
+    /// Checksum and offset of the first expected value.
     checksum: Checksum,
     offset: u32,
     value: Vec<u8>,
@@ -62,7 +63,7 @@ impl LargeEntries {
         self.expected.is_empty()
     }
 
-    /// Keys whose value is complete with this record, without deleted ones.
+    /// Keys whose value is complete with this record; deleted keys are skipped.
     pub(super) fn whole(&mut self, record: &Record) -> Result<Vec<Whole>, String> {
         let bytes = match record {
             Record::Entries(bytes) => bytes,
@@ -84,7 +85,7 @@ impl LargeEntries {
         self.add(part).map(drop)
     }
 
-    /// Takes the next part; returns the key with its value if that was the last part.
+    /// Adds the next part. If it was the last part of its value, returns the key with the value.
     pub(super) fn take(&mut self, part: &Part) -> Result<Option<Whole>, String> {
         self.value.extend_from_slice(&part.bytes);
         let whole = self.add(part)?.map(|Expected { key, version, expiry_ms, .. }| Whole {
@@ -133,7 +134,7 @@ mod tests {
         vec![sequence as u8; 2_000 * sequence as usize]
     }
 
-    /// Entries of these values, whose names say how long they are.
+    /// Entries of large values; the sequence in a value's name is its length.
     fn expecting(sequences: &[u64]) -> LargeEntries {
         let mut large = LargeEntries::default();
         for sequence in sequences {

@@ -5,7 +5,8 @@
 //!                                                        └ a chunk is gone: take the name's present object; skip a deleted name; else fail
 //! ```
 //!
-//! Fetching chunks takes longer than a node keeps its snapshot, so the names are copied to a file first.
+//! Fetching chunks takes longer than a node keeps its snapshot, so the names are first copied to a
+//! file.
 
 use super::chunks::needs;
 use super::error::unwritten;
@@ -26,23 +27,23 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::path::Path;
 
-/// Attempts for an object that is replaced and collected while it is read.
+/// Maximum attempts to read an object that is replaced, and its chunks deleted, while it is read.
 const TRIES_MAX: usize = 5;
-/// Length of a part of a long manifest.
+/// Bytes of a part of a long manifest.
 const PART_BYTES: usize = 64 << 10;
 
-/// A version and its value.
+/// A value with its version.
 type Versioned = (OpId, Vec<u8>);
 
-/// Consumes a chunk.
+/// A function that takes a chunk.
 pub(super) type Take<'a> = dyn FnMut(ChunkId, &[u8]) -> Result<(), Failure> + 'a;
 
 /// Where objects are read from.
 pub(super) trait Source {
-    /// The present value of a name.
+    /// The current value of a name.
     fn now(&self, key: &[u8]) -> Result<Option<Versioned>, Failure>;
 
-    /// Fetches chunks in order.
+    /// Fetches chunks, and passes them to `take` in order.
     fn fetch(&self, ids: &[ChunkId], take: &mut Take<'_>) -> Result<(), NotGot>;
 }
 
@@ -57,13 +58,13 @@ impl Source for Objects {
     }
 }
 
-/// The names of a partition, in a temporary file.
+/// The names of one partition, in a temporary file.
 pub(super) struct Names {
     file: NewFile,
 }
 
 impl Names {
-    /// A writer for one partition, to a file beside the backup.
+    /// A writer for the names of one partition, to a file next to the backup.
     pub(super) fn create(path: &Path, header: &Header) -> Result<Writer, Failure> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".names");
@@ -71,7 +72,7 @@ impl Names {
         file.and_then(|file| Writer::to(file, header)).map_err(unwritten)
     }
 
-    /// The names that were written.
+    /// The names that `writer` has written.
     pub(super) fn of(writer: Writer) -> Result<Self, Failure> {
         Ok(Self { file: writer.unfinished().map_err(unwritten)? })
     }
@@ -87,7 +88,7 @@ impl Names {
 
 #[derive(Default)]
 pub(super) struct ObjectWriter {
-    /// Chunks that are already in the file.
+    /// Chunks that the backup already contains.
     written: HashSet<ChunkId>,
 }
 
@@ -110,7 +111,7 @@ impl ObjectWriter {
                 }
                 _ => {
                     let whole = large.whole(&record).map_err(|why| names.failed(why))?;
-                    // A hash is not an object.
+                    // A hash cannot be an object.
                     let named = whole.into_iter().filter(|whole| whole.form != Form::Hash);
                     for Whole { key, version, value, .. } in named {
                         totals.add(&self.write_object(writer, &key, (version, value), source)?);
@@ -120,7 +121,8 @@ impl ObjectWriter {
         }
     }
 
-    /// Writes an object as of the snapshot, or the present one if that is gone.
+    /// Writes an object as of the snapshot. If its chunks are gone, writes the current object of
+    /// that name.
     fn write_object(
         &mut self,
         writer: &mut Writer,
@@ -172,14 +174,14 @@ fn write_chunks(
     Ok(totals)
 }
 
-/// A name with its manifest, which may be long.
+/// Writes a name with its manifest, in parts if the manifest is long.
 fn write_name(writer: &mut Writer, key: &[u8], (version, value): &Versioned) -> Result<Totals, Failure> {
     let (version, is_large) = (*version, value.len() > small_value_bytes_max(key.len()));
     let checksum = nicekv_transport::checksum(value);
     let reference = Reference { name: version, length: value.len() as u32, checksum };
     let stored = if is_large { reference.bytes() } else { value.clone() };
     let (mut entry, mut bytes) = (Vec::new(), Vec::new());
-    // The decision matters only to members of the partition.
+    // The index of the decision matters only within the partition that was backed up.
     Entry { index: 0, version, expiry_ms: 0, form: Form::of_set(is_large), value: Some(&stored) }
         .append(&mut entry);
     put_keyed_entry(&mut bytes, key, &entry);

@@ -14,19 +14,19 @@ fn version(sequence: u64) -> OpId {
     OpId { client: ClientId(9), sequence }
 }
 
-/// Chunks of 10 bytes.
+/// The manifest of an object with chunks of 10 bytes.
 fn object(content: &[u8]) -> Vec<u8> {
     let chunks = content.chunks(10).map(chunk_id).collect();
     Manifest { length: content.len() as u64, chunk_bytes: 10, chunks }.encode()
 }
 
-/// What a cluster has, and what has been got of it.
+/// A fake cluster: its names and chunks, and a record of fetched chunks.
 #[derive(Default)]
 struct Fake {
     names: BTreeMap<Vec<u8>, Versioned>,
     chunks: BTreeMap<ChunkId, Vec<u8>>,
     got: RefCell<Vec<ChunkId>>,
-    /// At each question for a name it is another one.
+    /// The name has a new version each time it is read.
     is_restless: bool,
 }
 
@@ -73,7 +73,8 @@ fn header() -> Header {
     Header { cluster, program, unix_ms: 1, keyspaces, objects: vec![KEYSPACE] }
 }
 
-/// The names of `moment`, as a node tells them, written with what `source` has by now.
+/// Writes a backup: the names are those of `moment`, the snapshot; chunks and current values are
+/// those of `source`.
 fn written(path: &Path, moment: &Fake, source: &Fake) -> Result<Totals, Failure> {
     let mut beside = Names::create(path, &header()).unwrap();
     let begin = Begin { keyspace: KEYSPACE, partition: 1, epoch: 1, index: 9, node: "n".into() };
@@ -90,7 +91,7 @@ fn written(path: &Path, moment: &Fake, source: &Fake) -> Result<Totals, Failure>
     Ok(totals)
 }
 
-/// What a good file has: each name with all that its object is.
+/// The contents of a valid file: each name with the whole content of its object.
 fn read(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let chunks = crate::backup::chunks::ChunkFile::open(path, verify(path).unwrap().chunks).unwrap();
     let (mut reader, mut large, mut found) =
@@ -142,7 +143,8 @@ fn deleted_objects_are_skipped_and_replaced_ones_are_current() {
     now.collect(b"gone");
     written(&path, &moment, &now).unwrap();
     assert_eq!(read(&path), of(&[("kept", b"kept"), ("replaced", b"0123456789new")]));
-    // What was written before the missing one is not there, and comes with who needs it.
+    // Chunks written before the missing one was noticed were discarded, and written again for the
+    // object that needs them.
     assert_eq!(verify(&path).unwrap().totals.chunks, 3);
 }
 
@@ -152,7 +154,7 @@ fn lost_chunks_and_ever_changing_objects_are_errors() {
     let mut fake = Fake::with(&[("broken", b"0123456789lost")]);
     fake.collect(b"lost");
     let Err(Failure::Operation(why)) = written(&directory.path().join("a"), &fake, &fake) else {
-        panic!("it is incomplete")
+        panic!("an incomplete backup succeeded")
     };
     let id = chunk_id(b"lost").to_string();
     assert!(
@@ -161,7 +163,7 @@ fn lost_chunks_and_ever_changing_objects_are_errors() {
     );
     fake.is_restless = true;
     let Err(Failure::Operation(why)) = written(&directory.path().join("b"), &fake, &fake) else {
-        panic!("it is incomplete")
+        panic!("an incomplete backup succeeded")
     };
     assert!(why.contains("replaced repeatedly"), "{why}");
     let id = chunk_id(b"0123456789");
@@ -169,7 +171,7 @@ fn lost_chunks_and_ever_changing_objects_are_errors() {
     fake.put("broken", 1, b"0123456789lost");
     fake.chunks.insert(id, b"short".to_vec());
     let Err(Failure::Operation(why)) = written(&directory.path().join("c"), &fake, &fake) else {
-        panic!("it is incomplete")
+        panic!("an incomplete backup succeeded")
     };
     assert!(why.contains("differs in length"), "{why}");
 }
@@ -187,11 +189,12 @@ fn every_changed_or_missing_bit_of_objects_is_detected() {
         std::fs::write(&path, damaged).unwrap();
         assert!(verify(&path).is_err(), "byte {at} has changed");
         std::fs::write(&path, &whole[..at]).unwrap();
-        assert!(verify(&path).is_err(), "cut short behind byte {at}");
+        assert!(verify(&path).is_err(), "truncated after byte {at}");
     }
 }
 
-/// Of these records, between the beginning and the end of a partition, whose checksums are all right.
+/// The damage found in a file whose one partition has these records and whose checksums are all
+/// valid.
 fn judged(path: &Path, records: &[Record]) -> Option<Damage> {
     _ = std::fs::remove_file(path);
     let mut writer = Writer::create(path, &header()).unwrap();
@@ -224,7 +227,7 @@ fn impossible_records_are_refused_despite_valid_checksums() {
     let wrong = Record::Chunk(Chunk { id, bytes: b"012345678x".to_vec() });
     assert_eq!(judge(&[&begin, &wrong, &name, &close, &end]), Some(Damage::WrongChunk(id)));
     assert_eq!(judge(&[&begin, &name]), Some(Damage::ChunkMissing { name: "a".into(), id }));
-    assert_eq!(judge(&[&begin, &chunk, &close, &end]), Some(Damage::Order), "the totals are others");
+    assert_eq!(judge(&[&begin, &chunk, &close, &end]), Some(Damage::Order), "the totals do not match");
     assert_eq!(judge(&[&chunk, &begin, &name, &close, &end]), Some(Damage::Order));
     assert_eq!(judge(&[&begin, &chunk, &name, &close]), Some(Damage::CutShort));
     let foreign = Begin { keyspace: 99, partition: 1, epoch: 1, index: 9, node: "n".into() };

@@ -12,14 +12,14 @@ use nicekv_runtime::control_plane::{AdminRequest, BackupFrame};
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// Timeout for a partition; nodes may fail and recover meanwhile.
+/// Timeout for a partition; it is long enough for nodes to fail and recover.
 const PARTITION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Timeout for the next page of a node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes a consistent snapshot of a partition; repeats it if it breaks off.
+/// Writes a consistent snapshot of a partition. If reading fails, starts again with a new snapshot.
 pub(super) fn write_with_retries(
     writer: &mut Writer,
     endpoint: &[SocketAddrV4],
@@ -40,7 +40,8 @@ pub(super) fn write_with_retries(
     }
 }
 
-/// Reads a partition from its primary; the inner error is the reason to try again.
+/// Reads a partition from its primary. The inner error is a reason to try again, the outer one is
+/// final.
 fn write_partition(
     writer: &mut Writer,
     endpoint: &[SocketAddrV4],

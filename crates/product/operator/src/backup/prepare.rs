@@ -10,11 +10,12 @@ use nicekv_runtime::control_plane::AdminRequest;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
-/// Settings that depend on another one.
+/// Settings that are only valid with another setting: if the first changes, the second is dropped.
 const DEPENDENT: [(&str, &str); 3] =
     [("replication", "write-set"), ("balancing", "partition-keys"), ("balancing", "partition-bytes")];
 
-/// Creates the missing keyspaces and waits for them. Fails before anything is changed, with all problems.
+/// Creates the missing keyspaces and waits until they are ready. If there are problems, reports all
+/// of them and changes nothing.
 pub(super) fn prepare(
     header: &Header,
     endpoint: &[SocketAddrV4],
@@ -62,7 +63,7 @@ pub(super) fn prepare(
     }
 }
 
-/// Changed settings by keyspace.
+/// The changed settings of each keyspace, from the options.
 fn changes(options: &[String]) -> Result<BTreeMap<&str, &str>, Failure> {
     let mut changes = BTreeMap::new();
     for option in options {
@@ -77,7 +78,7 @@ fn changes(options: &[String]) -> Result<BTreeMap<&str, &str>, Failure> {
     Ok(changes)
 }
 
-/// The name of a setting, which may be given by its value alone.
+/// The name of a setting; some settings may be given by their value alone.
 fn setting(text: &str) -> &str {
     match text {
         "multicast" | "chain" | "quorum" => "replication",
@@ -86,7 +87,7 @@ fn setting(text: &str) -> &str {
     }
 }
 
-/// Settings with those of `change` replaced.
+/// The settings of a keyspace, with those of `change` replaced.
 fn changed(settings: &str, change: &str) -> String {
     let new: Vec<_> = change.split(',').filter(|text| !text.is_empty()).collect();
     let is_new = |name: &str| new.iter().any(|text| setting(text) == name);
@@ -97,7 +98,7 @@ fn changed(settings: &str, change: &str) -> String {
     settings.split(',').filter(stays).chain(new.iter().copied()).collect::<Vec<_>>().join(",")
 }
 
-/// Why an existing keyspace cannot be restored into.
+/// Why a backup cannot be restored into this existing keyspace; `None` if it can.
 fn of_existing(
     known: &KeyspaceInfo,
     stored: &StoredKeyspace,

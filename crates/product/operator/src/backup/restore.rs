@@ -1,4 +1,4 @@
-//! Restoring a backup key by key, as a client; the chunks of an object come before its name.
+//! Restores a backup key by key, like a client. The chunks of an object are put before its name.
 
 use super::chunks::{ChunkFile, needs};
 use super::error::{BackupError, Damage};
@@ -18,24 +18,25 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::Duration;
 
-/// Values put in parallel.
+/// Maximum values that are put in parallel.
 const PUTS_MAX: usize = 32;
-/// Objects put in parallel; each holds a chunk in memory beside those in flight.
+/// Maximum objects that are put in parallel; each holds a chunk in memory in addition to those in
+/// flight.
 const OBJECTS_MAX: usize = 4;
 /// Timeout of a put.
 const PUT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The destination of a keyspace.
+/// Where the keys of a keyspace are put.
 enum Destination {
     Values(Client),
     Objects(Objects),
 }
 
-/// Destinations by keyspace number in the backup.
+/// Destinations by the keyspace's number in the backup.
 pub(super) struct Destinations(BTreeMap<u16, Destination>);
 
 impl Destinations {
-    /// The destinations in a cluster that has all keyspaces of the backup.
+    /// Finds the destinations in a cluster that has all keyspaces of the backup.
     pub(super) fn find(
         header: &Header,
         info: &ClusterInfo,
@@ -59,7 +60,7 @@ impl Destinations {
         Ok(Self(found))
     }
 
-    /// Chunks that already existed with enough copies.
+    /// Number of chunks that the cluster already had, with enough copies.
     pub(super) fn known_chunks(&self) -> Result<u64, Failure> {
         let mut known = 0;
         for destination in self.0.values() {
@@ -83,7 +84,7 @@ impl Destinations {
                 block_on(put).map(drop).map_err(failed)
             }
             Some(Destination::Objects(objects)) => put_object(objects, key, value, chunks),
-            // Verification has checked that the header names it.
+            // The header names the keyspace of every partition, as the verification has checked.
             None => Ok(()),
         }
     }
@@ -98,7 +99,7 @@ fn put_object(objects: &Objects, key: &[u8], value: &[u8], chunks: &ChunkFile) -
             next.transpose().map_err(Failure::environment)
         })
     };
-    // Without a version: the backup overwrites what was there, as for other keys.
+    // No expected version: the backup overwrites an existing object, as it does other keys.
     objects.name((key, value), store()?, None, store).map(drop)
 }
 
@@ -142,7 +143,7 @@ pub(super) enum NotRestored {
     Put(Failure),
 }
 
-/// Queues every key for the threads of its kind.
+/// Reads the file, and queues every key: objects and values go to different threads.
 fn read_all<'a, 'b: 'a>(path: &Path, to: impl Fn(bool) -> &'a Queue<'b>) -> Result<Restored, BackupError> {
     let (mut reader, mut restored, mut large) =
         (Reader::open(path)?, Restored::default(), LargeEntries::default());

@@ -14,19 +14,19 @@ pub(super) struct Verified {
     pub(super) chunks: ChunkIndex,
 }
 
-/// State of the verification.
+/// The verification so far.
 #[derive(Default)]
 struct Seen {
     partitions: usize,
     all: Totals,
-    /// Totals of the open partition.
+    /// Totals of the partition that is being read.
     one: Totals,
     open: Option<Open>,
     large: LargeEntries,
     chunks: ChunkIndex,
 }
 
-/// The kind of the open partition.
+/// What the partition that is being read contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
     Values,
@@ -66,7 +66,7 @@ impl Seen {
                     self.chunks.check(&whole.key, &whole.value)?;
                 }
             }
-            // Values may be large and are not needed here.
+            // Records of values are only counted: values may be large.
             (Record::Entries(entries), Some(Open::Values)) => {
                 let entries = keyed_entries(entries).map_err(Damage::Content)?;
                 entries.iter().for_each(|(key, entry)| self.large.expect(key, entry));
@@ -90,7 +90,7 @@ impl Seen {
     }
 }
 
-/// The totals of a record.
+/// Adds a record's size to the totals.
 fn counted(record: &Record) -> Result<Totals, String> {
     Ok(match record {
         Record::Entries(bytes) => Totals {

@@ -5,7 +5,7 @@ use nicekv_proto::{Expiry, Form};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of values that are queued or being put; a single value may exceed it.
+/// Maximum bytes of values that are queued or being put; a single value may exceed it.
 const BYTES_MAX: usize = 64 << 20;
 
 /// A key to put.
@@ -19,14 +19,14 @@ pub(super) struct Put {
 
 pub(super) struct Writers {
     receiver: Mutex<Receiver<Put>>,
-    /// The first failure.
+    /// The first failure of any thread.
     failure: Mutex<Option<Failure>>,
     /// Bytes of values that are queued or being put.
     bytes: Mutex<usize>,
     is_freed: Condvar,
 }
 
-/// Queues puts; the threads end when it is dropped.
+/// Queues puts for the threads, which end when the queue is dropped.
 pub(super) struct Queue<'a> {
     writers: &'a Writers,
     puts: SyncSender<Put>,
@@ -37,14 +37,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Writers {
-    /// With room for `waiting_max` queued keys.
+    /// Creates writers whose queue holds at most `waiting_max` keys.
     pub(super) fn new(waiting_max: usize) -> (Self, SyncSender<Put>) {
         let (puts, receiver) = sync_channel(waiting_max);
         let (receiver, failure) = (Mutex::new(receiver), Mutex::new(None));
         (Self { receiver, failure, bytes: Mutex::new(0), is_freed: Condvar::new() }, puts)
     }
 
-    /// Puts queued keys until the queue is dropped; after a failure the rest is discarded.
+    /// Puts queued keys until the queue is dropped. After a failure the rest is discarded.
     pub(super) fn run(&self, act: impl Fn(&Put) -> Result<(), Failure>) {
         loop {
             let next = locked(&self.receiver).recv();
@@ -63,14 +63,14 @@ impl Writers {
         Queue { writers: self, puts }
     }
 
-    /// The first failure.
+    /// The first failure of any thread, if there was one.
     pub(super) fn into_failure(self) -> Option<Failure> {
         self.failure.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Queue<'_> {
-    /// Queues a put once there is room; false after a failure.
+    /// Queues a put, after waiting for room. Returns false after a failure.
     pub(super) fn push(&self, put: Put) -> bool {
         let Writers { bytes, is_freed, failure, .. } = self.writers;
         let has_no_room = |bytes: &mut usize| *bytes > 0 && *bytes + put.value.len() > BYTES_MAX;

@@ -1,4 +1,4 @@
-//! Differences between switches, nodes and what the metadata service believes.
+//! Differences between switch tables, the state of nodes, and what the metadata service believes.
 
 use super::Explanation;
 use nicekv_metadata::{MemberStanding, MemberStatus, MemberStatusState};
@@ -43,7 +43,8 @@ fn of_switch(told: &Explanation, answer: &SwitchAnswer) -> Vec<String> {
     lines
 }
 
-/// Whether the switch only forwards to trunks: such entries cover several partitions and may name any host behind the same trunk.
+/// Whether the switch only forwards to trunks. Its entries then cover several partitions, and may
+/// name any host behind the same trunk, so they cannot be compared.
 fn passes_on(found: &Found) -> bool {
     !found.hosts.is_empty() && found.hosts.iter().all(|host| host.is_remote)
 }
@@ -57,7 +58,7 @@ fn of_gets(told: &Explanation, found: &Found) -> Vec<String> {
     let serving = partition.members.iter().filter(serves);
     let serving: BTreeSet<u16> = serving.map(|member| member.node).collect();
     let Some((of_gets, host)) = found.gets() else {
-        // Without a serving member the entry is removed on purpose.
+        // If no member serves gets, the metadata service removes the entry on purpose.
         let is_intended = serving.is_empty();
         return (!is_intended).then(|| "has no entry for gets: it drops them".into()).into_iter().collect();
     };
@@ -73,7 +74,7 @@ fn of_gets(told: &Explanation, found: &Found) -> Vec<String> {
 
 fn of_puts(told: &Explanation, found: &Found) -> Option<String> {
     let Some(group) = found.puts() else { return Some("has no entry for puts: it drops them".into()) };
-    // A member that has just joined receives puts once all members know it (R7).
+    // A member that has just joined receives puts only once all members know of it (R7).
     let takes_puts = |member: &&MemberStatus| match told.partition.tail {
         Some(_) => member.node == told.partition.primary,
         None => member.standing != MemberStanding::Joining,

@@ -4,7 +4,7 @@ use nicekv_runtime::control_plane::NodePartition;
 use nicekv_switch::control::{Found, Met};
 use nicekv_switch::{DivisionEntry, MemberSet, MulticastEntry, UnicastEntry};
 
-/// What a node knows of the partition.
+/// A healthy node's report on the partition.
 fn known_to(node: u16) -> NodePartition {
     NodePartition {
         epoch: 4,
@@ -17,7 +17,7 @@ fn known_to(node: u16) -> NodePartition {
     }
 }
 
-/// A partition of nodes 1, 2 and 3 as it should be, with one switch.
+/// A healthy partition of nodes 1, 2 and 3, with one switch.
 fn healthy() -> Explanation {
     let member = |node: u16| MemberStatus {
         node,

@@ -1,4 +1,4 @@
-//! Stored chunks and garbage collection, in words.
+//! Describes stored chunks and garbage collection in words.
 
 use nicekv_metadata::{ChunksStatus, TargetReport, TargetStatus};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ pub fn describe_chunks(status: &ChunksStatus) -> String {
     let ((chunks, bytes), targets) = (status.held(), status.targets.len());
     let moving = if status.is_moving { ", some are moving to other groups" } else { "" };
     let scarce = status.under_replicated;
-    // Each target counts the chunks that it has not checked yet.
+    // After a restart, a target counts its chunks as unsettled until it has checked them.
     let unknown = match status.unsettled {
         0 => String::new(),
         unsettled => format!(", {unsettled} copies not checked yet"),
@@ -24,7 +24,7 @@ fn is_done(target: &TargetStatus, round: u64) -> bool {
     target.report.is_some_and(|report| report.swept >= round)
 }
 
-/// What was removed, in one line.
+/// What garbage collection has removed, in one line.
 pub(super) fn removed(before: &ChunksStatus, after: &ChunksStatus) -> String {
     let ((chunks, bytes), (chunks_left, bytes_left)) = (before.held(), after.held());
     match (chunks.saturating_sub(chunks_left), bytes.saturating_sub(bytes_left)) {

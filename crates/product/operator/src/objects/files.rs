@@ -24,7 +24,7 @@ pub(super) fn parse_range(text: &str) -> Result<Range, String> {
 }
 
 impl Range {
-    /// The first byte and the one after the last, in an object of this length.
+    /// The offset of the first byte and the offset after the last, for an object of this length.
     pub(super) fn within(self, length: u64) -> Result<(u64, u64), Failure> {
         let (first, end) = (self.first.unwrap_or(0), self.end.unwrap_or(length));
         if first > end || end > length {
@@ -44,7 +44,7 @@ pub(super) fn open_source(path: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(file))
 }
 
-/// The destination of an object; a file appears once it is complete.
+/// Where an object is written to. A file gets its name once it is complete.
 pub(super) struct Sink {
     to: Destination,
     name: String,
@@ -72,7 +72,7 @@ impl Sink {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match &mut self.to {
             Destination::Standard(to) => to.write_all(bytes),
-            // Chunks are large: no buffer is needed.
+            // Chunks are large, so writes need no buffer.
             Destination::File(new) => new.file().write_all(bytes),
         };
         written.map_err(|error| Failure::Environment(format!("{}: {error}", self.name)))

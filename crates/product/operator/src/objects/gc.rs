@@ -34,11 +34,13 @@ pub(super) fn run(arguments: &GcArguments) -> Result<(), Failure> {
     if !arguments.now {
         return print(describe_round(&before).as_bytes());
     }
-    // A round spares chunks of the round before, whose object may still get its name: hence two.
+    // Two rounds, because a round spares the chunks of the round before: their object may not have
+    // its name yet.
     let until = Instant::now() + Duration::from_secs(arguments.timeout);
     let between = collect(&endpoint, until, arguments.timeout)?;
     let after = collect(&endpoint, until, arguments.timeout)?;
-    // Reports from before the first round may be older than the last put.
+    // Reports from before the first round may be older than the last put, so the larger count is
+    // used.
     let most = if between.held() > before.held() { &between } else { &before };
     print(format!("{}{}", removed(most, &after), describe_round(&after)).as_bytes())
 }

@@ -15,14 +15,15 @@ impl Semaphore {
         Self { left: Mutex::new(count), is_freed: Condvar::new() }
     }
 
-    /// A permit, if one is free.
+    /// Takes a permit if one is free.
     pub(super) fn try_acquire(&self) -> Option<Permit<'_>> {
         let mut left = self.left();
         *left = left.checked_sub(1)?;
         Some(Permit(self))
     }
 
-    /// Waits for a permit. A thread that holds one must not wait, because all others might do the same.
+    /// Waits for a permit. A thread that already holds one must not wait for another: if all did,
+    /// none would continue.
     pub(super) fn acquire(&self) -> Permit<'_> {
         let left = self.is_freed.wait_while(self.left(), |left| *left == 0);
         *left.unwrap_or_else(PoisonError::into_inner) -= 1;

@@ -1,4 +1,5 @@
-//! Reading and writing objects: a few chunks are in flight at a time, which bounds memory and overlaps negotiation with sending.
+//! Reading and writing objects. A few chunks are in flight at a time: enough to overlap negotiation
+//! with sending, and few enough to bound memory.
 
 use super::semaphore::{Permit, Semaphore};
 use crate::admin::answer;
@@ -25,9 +26,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Chunks in flight: for puts of all objects together, because their reservations wait for each other; for gets of each object.
+/// Maximum chunks in flight. For puts, of all objects together, because their reservations wait for
+/// each other; for gets, of each object.
 const UNDER_WAY_MAX: usize = 4;
-/// Confirmations of an object whose put took longer than a round of garbage collection.
+/// How often the chunks of an object are confirmed if its put takes longer than a round of garbage
+/// collection.
 const CONFIRMATIONS_MAX: u32 = 3;
 
 /// Why chunks could not be fetched.
@@ -35,7 +38,7 @@ const CONFIRMATIONS_MAX: u32 = 3;
 pub enum NotGot {
     /// This chunk is not available.
     Chunk(ChunkId, ChunkClientError),
-    /// The consumer of the chunks failed.
+    /// The function that takes the chunks failed.
     Consumer(Failure),
 }
 
@@ -52,7 +55,7 @@ impl NotGot {
 pub struct Objects {
     names: Client,
     chunks: ChunkClient,
-    /// Bounds the chunks that are being put.
+    /// Limits the chunks that are being put.
     permits: Semaphore,
 }
 
@@ -61,7 +64,7 @@ impl Objects {
         let endpoint = discovery::find(&arguments.endpoint, purpose)?;
         let info: ClusterInfo = answer(&endpoint, &AdminRequest::ClusterInfo)?;
         let known = match arguments.keyspace.as_str() {
-            // The default is the first keyspace of objects.
+            // Without `--keyspace`, the first keyspace of objects.
             "0" => info.keyspaces.iter().find(|keyspace| keyspace.chunks.is_some()),
             name => Some(keyspace(&info, name)?),
         };
@@ -96,7 +99,7 @@ impl Objects {
         Ok(Self { names, chunks: client, permits: Semaphore::new(UNDER_WAY_MAX) })
     }
 
-    /// With a timeout for operations on names.
+    /// Sets the timeout of operations on names.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { names: self.names.with_timeout(timeout), ..self }
     }
@@ -105,18 +108,20 @@ impl Objects {
         &self.names
     }
 
-    /// Counters of its chunk transfers.
+    /// Counters of the chunk transfers.
     pub fn counters(&self) -> Result<InitiatorCounters, Failure> {
         self.chunks.counters().map_err(Failure::operation)
     }
 
-    /// Stores the source in chunks of `chunk_bytes`; returns its manifest and the lowest stamp of its chunks.
+    /// Stores the source in chunks of `chunk_bytes`. Returns the manifest, and the lowest stamp of
+    /// the chunks.
     pub(super) fn put(&self, source: &mut dyn Read, chunk_bytes: u32) -> Result<(Manifest, Round), Failure> {
         let mut manifest = Manifest { length: 0, chunk_bytes, chunks: Vec::new() };
         let mut is_over = false;
         let stamp = self.store(|| {
             let bytes = if is_over { Arc::default() } else { read_chunk(source, chunk_bytes as usize)? };
-            // A pipe is not read again after its end.
+            // A short chunk is the last; reading a pipe or terminal again after its end would wait
+            // for more input.
             is_over = bytes.len() < chunk_bytes as usize;
             if bytes.is_empty() {
                 return Ok(None);
@@ -129,7 +134,7 @@ impl Objects {
         Ok((manifest, stamp))
     }
 
-    /// Stores chunks until `next` returns none; returns their lowest stamp.
+    /// Stores chunks until `next` returns `None`. Returns the lowest stamp of the chunks.
     pub fn store(
         &self,
         mut next: impl FnMut() -> Result<Option<(ChunkId, Arc<[u8]>)>, Failure>,
@@ -156,8 +161,9 @@ impl Objects {
         Ok(stamp)
     }
 
-    /// Sets a name to a manifest whose chunks have at least this stamp, if `version` is none or the current one; returns none if it is not.
-    /// If garbage was collected meanwhile, `confirm` stores the chunks again and returns their lowest stamp (P9).
+    /// Sets a name to a manifest whose chunks have at least stamp `stamp`. If `version` is given
+    /// and not the current version, returns `None`. If a round of garbage collection has begun
+    /// since, `confirm` stores the chunks again and returns their lowest stamp (P9).
     pub fn name(
         &self,
         (key, manifest): (&[u8], &[u8]),
@@ -168,7 +174,7 @@ impl Objects {
         let mut tries = CONFIRMATIONS_MAX;
         loop {
             match block_on(self.names.put_stamped(key, manifest, stamp, version)) {
-                // The chunks may have been collected.
+                // The stamp is too old: the chunks may have been deleted as garbage.
                 Err(ClientError::Failed(OperationError::StaleStamp)) if tries > 0 => {
                     stamp = confirm()?;
                     tries -= 1;
@@ -178,7 +184,8 @@ impl Objects {
         }
     }
 
-    /// Stores the chunks of a manifest again, after names have adopted a later round (P8); returns their lowest stamp.
+    /// Stores the chunks of a manifest again, after the partitions of names have adopted a later
+    /// round (P8). Returns their lowest stamp.
     pub(super) fn confirm(&self, manifest: &Manifest) -> Result<Round, Failure> {
         let mut stamp = Round(u64::MAX);
         self.fetch(manifest.chunks.iter().copied(), |id, bytes| {
@@ -190,7 +197,7 @@ impl Objects {
         Ok(stamp)
     }
 
-    /// Fetches chunks in order.
+    /// Fetches chunks, and passes them on in order.
     pub fn fetch(
         &self,
         ids: impl IntoIterator<Item = ChunkId>,
@@ -210,7 +217,7 @@ impl Objects {
         }
     }
 
-    /// Reads the bytes from `first` to before `end`, in order.
+    /// Reads the bytes from `first` up to but not including `end`, in order.
     pub(super) fn get(
         &self,
         manifest: &Manifest,
@@ -234,7 +241,7 @@ impl Objects {
     }
 }
 
-/// The failure without a keyspace of objects.
+/// The failure if no keyspace holds objects.
 fn no_objects(why: String) -> Failure {
     Failure::Environment(format!("{why}; `nicekv keyspace create objects --chunks multicast` creates one"))
 }

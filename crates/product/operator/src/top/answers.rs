@@ -1,11 +1,12 @@
-//! Where gets are answered: in switches, and at each node in its kernel or its process.
+//! Where gets are answered: in switches, in the kernel of a node, or in its process.
 
 use crate::table::Table;
 use nicekv_metadata::{HotStatus, HotSwitchStatus};
 use nicekv_runtime::control_plane::NodeGets;
 use std::time::Duration;
 
-/// Gets per second by where they were answered. `before`: the earlier counters of nodes, and how long ago they were read.
+/// Gets per second by where they were answered. `before`: the previous counters of the nodes, and
+/// how long ago they were read.
 pub(super) fn table(
     hot: Option<&HotStatus>,
     before: Option<(&[(String, NodeGets)], Duration)>,
@@ -22,7 +23,7 @@ pub(super) fn table(
         });
         let rate = |count: fn(&NodeGets) -> u64| {
             let shown = earlier.map(|(earlier, elapsed)| {
-                // A restarted node counts from zero.
+                // If a node restarts, its counters begin at zero.
                 let more = count(gets).saturating_sub(count(earlier));
                 format!("{:.0}", more as f64 / elapsed.as_secs_f64().max(1e-3))
             });

@@ -1,7 +1,8 @@
-//! Latencies between two looks: stages of puts at nodes, and requests at gateways whose metrics pages are given.
+//! Latencies between two observations: stages of puts at nodes, and requests at gateways whose
+//! metrics pages are given.
 //!
-//! All histograms have the same buckets ([`nicekv_proto::durations`]), two per doubling. The upper bound of a bucket is shown, so values
-//! are up to 41 % too high.
+//! All histograms have the same buckets ([`nicekv_proto::durations`]), two per doubling. The upper
+//! bound of a bucket is shown, so values are up to 41 % too high.
 
 use crate::table::Table;
 use nicekv_metadata::{NodeState, Status};
@@ -11,27 +12,28 @@ use nicekv_runtime::control_plane::{AdminRequest, NodeDurations, NodeGets};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-/// Timeout for a node or a page.
+/// Timeout of a node or of a metrics page.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Size of a metrics page.
+/// Maximum bytes of a metrics page.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
-/// Metrics that are shown: name, the label with the place, the label with the kind, and how the kind is called.
+/// Histograms to show: the metric's name, the label with the place, the label with the kind, and a
+/// text before the kind.
 const SHOWN: [(&str, &str, &str, &str); 3] = [
     ("nicekv_gateway_request_duration_seconds", "gateway", "command", ""),
     ("nicekv_node_put_stage_duration_seconds", "node", "stage", "put "),
     ("nicekv_node_log_sync_duration_seconds", "node", "", "log sync"),
 ];
 
-/// Durations of one kind at one place, since the process started.
+/// Durations of one kind at one place, since its process started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Histogram {
     place: String,
     what: String,
-    /// By bucket; the last one counts durations above every bound.
+    /// Counts by bucket; the last bucket has durations above all bounds.
     counts: Vec<u64>,
 }
 
-/// The counters of all nodes and pages at one time.
+/// The counters of all nodes and pages at one point in time.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) histograms: Vec<Histogram>,
@@ -39,7 +41,7 @@ pub(super) struct Gathered {
     pub(super) gets: Vec<(String, NodeGets)>,
 }
 
-/// Asks all nodes and pages in parallel; those that do not answer are left out.
+/// Reads all nodes and pages in parallel; those that do not answer are left out.
 pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Gathered {
     let nodes = status.nodes.iter().filter(|node| node.state == NodeState::Live);
     let told: Vec<Gathered> = std::thread::scope(|scope| {
@@ -53,7 +55,7 @@ pub(super) fn gather(status: &Status, pages: &[SocketAddr]) -> Gathered {
         gathered.histograms.extend(one.histograms);
         gathered.gets.extend(one.gets);
     }
-    // A node's page may be given as well.
+    // The page of a node may be among the given pages: its histograms are shown once.
     let mut known = Vec::new();
     gathered.histograms.retain(|histogram| {
         let name = (histogram.place.clone(), histogram.what.clone());
@@ -80,7 +82,7 @@ fn of_page(address: SocketAddr) -> Option<Gathered> {
     Some(Gathered { histograms: parse(&page), gets: Vec::new() })
 }
 
-/// The shown histograms of a page, whose buckets are cumulative and in order.
+/// The histograms of a page that are to be shown. On the page, buckets are cumulative and in order.
 fn parse(page: &str) -> Vec<Histogram> {
     let mut found: Vec<Histogram> = Vec::new();
     for line in page.lines() {
@@ -110,14 +112,14 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     values.filter(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"')).next()
 }
 
-/// Latencies since `before`; without an earlier histogram, since the process started.
+/// The table of latencies since `before`; if `before` lacks a histogram, since its process started.
 pub(super) fn table(before: &[Histogram], now: &[Histogram]) -> Table {
     let row = |histogram: &Histogram| {
         let is_same =
             |earlier: &&Histogram| (&earlier.place, &earlier.what) == (&histogram.place, &histogram.what);
         let earlier = before.iter().find(is_same).map_or(&[][..], |earlier| &earlier.counts);
         let earlier = earlier.iter().chain(std::iter::repeat(&0));
-        // A restarted process counts from zero.
+        // If a process restarts, its counters begin at zero.
         let counts: Vec<u64> =
             histogram.counts.iter().zip(earlier).map(|(now, then)| now.saturating_sub(*then)).collect();
         let count: u64 = counts.iter().sum();

@@ -11,10 +11,10 @@ use ratatui::widgets::{self, Block, Borders, Paragraph, Row};
 use ratatui::{DefaultTerminal, Frame};
 use std::time::{Duration, Instant};
 
-/// Problems that are shown; further ones are counted.
+/// Maximum number of problems that are listed; further ones are only counted.
 const PROBLEMS_MAX: usize = 6;
 
-/// Shows `shown` and then each result of `look`, until `q`, Escape or Ctrl-C.
+/// Shows `shown`, and then each result of `look`, until the user presses `q`, Escape or Ctrl-C.
 pub(super) fn run(
     shown: Screen,
     interval: Duration,
@@ -40,13 +40,13 @@ fn watch(
         }
         match look() {
             Ok(sections) => shown = sections,
-            // The last screen stays, with the failure above it.
+            // Keeps the last status on the screen, below the failure.
             Err(failure) => shown.problems = vec![format!("{failure}; the last status is shown below")],
         }
     }
 }
 
-/// Whether the user quits before `until`.
+/// Whether the user quits before the time `until`.
 fn has_quit(terminal: &mut DefaultTerminal, shown: &Screen, until: Instant) -> Result<bool, Failure> {
     while event::poll(until.saturating_duration_since(Instant::now())).map_err(Failure::environment)? {
         match event::read().map_err(Failure::environment)? {
@@ -70,7 +70,7 @@ fn has_quit(terminal: &mut DefaultTerminal, shown: &Screen, until: Instant) -> R
 fn draw(frame: &mut Frame<'_>, shown: &Screen) {
     let problems = problem_lines(shown);
     let heights = [1, problems.len() as u16].into_iter().map(Constraint::Length);
-    // Title, heading and rows; the last tables are cut if there is no room.
+    // Each table has a title, a heading and its rows. If there is no room, the last tables are cut.
     let tables = shown.tables.iter().map(|table| Constraint::Max(table.rows.len() as u16 + 2));
     let areas = Layout::vertical(heights.chain(tables).chain([Constraint::Min(0)])).split(frame.area());
     let summary = Line::styled(format!("{}   (q: quit)", shown.summary), Modifier::BOLD);
