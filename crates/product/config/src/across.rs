@@ -1,4 +1,4 @@
-//! Contradictions between files: the roles of one cluster have to agree.
+//! Contradictions between the configuration files of one cluster.
 
 use crate::binds::{Conflict, binds, conflicts};
 use crate::check::{Problem, Server, problems, servers};
@@ -9,7 +9,7 @@ use nicekv_proto::NodeId;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A file without problems of its own.
+/// A file that has no problems by itself.
 pub struct Checked {
     pub path: PathBuf,
     pub text: String,
@@ -33,7 +33,7 @@ impl Checked {
     }
 }
 
-/// What was found in a file; a note if nothing has to be done about it.
+/// A finding about a file. If nothing has to be done about it, it is a note.
 pub struct Finding {
     pub file: usize,
     pub problem: Problem,
@@ -42,7 +42,7 @@ pub struct Finding {
 
 /// Every contradiction between the files, and notes.
 pub fn findings(files: &[Checked]) -> Vec<Finding> {
-    // The other files are compared with the metadata service's, which has most.
+    // All files are compared with the metadata service's file, which has the most settings.
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|index| !files[*index].config.is_of_cluster());
     let mut across = Across { files, found: Vec::new() };
@@ -61,7 +61,8 @@ struct Across<'a> {
     found: Vec<Finding>,
 }
 
-/// Keys on which files have to agree, with their values, as far as the file's role reads them.
+/// The settings on which files have to agree: keys with their values, as far as the file's role
+/// reads them.
 fn settings(config: &ClusterConfig) -> Vec<(&'static str, String)> {
     let shared = [&schema::TOP, &schema::TIMING].into_iter();
     let shared = shared.flat_map(|section| section.keys).filter(|key| key.is_shared);
@@ -112,7 +113,7 @@ impl Across<'_> {
         }
     }
 
-    /// The other keyspaces: a switch needs only their rings.
+    /// Checks that the further keyspaces agree; a switch needs only their rings.
     fn keyspaces(&mut self, file: usize, first: usize) {
         let [config, whole] = [file, first].map(|file| &self.files[file].config);
         if !whole.is_of_cluster() || config.role == Some(RoleKind::Node) {
@@ -133,7 +134,8 @@ impl Across<'_> {
         }
     }
 
-    /// No two servers share an id, address, port or MAC, and each is described alike everywhere.
+    /// Checks that no two servers share an id, address, port or MAC, and that all files describe a
+    /// server alike.
     fn servers(&mut self, order: &[usize]) {
         let mut by_value: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
         let mut by_name: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
@@ -160,7 +162,7 @@ impl Across<'_> {
         }
     }
 
-    /// Nodes that the cluster does not start with have to be added.
+    /// Notes nodes that the cluster does not start with, because they have to be added.
     fn members(&mut self, whole: usize) {
         for (file, checked) in self.files.iter().enumerate() {
             for (index, node) in checked.config.nodes.iter().enumerate() {
@@ -178,7 +180,8 @@ impl Across<'_> {
         }
     }
 
-    /// The metadata service knows each switch, the switch can find it, and has the ports of its hosts.
+    /// Checks that the metadata service knows each switch, and that the switch knows the metadata
+    /// service's address and has the ports of its hosts.
     fn switches(&mut self, whole: usize) {
         let cluster = self.files[whole].config.clone();
         let controls = cluster.metadata_controls();
@@ -214,13 +217,13 @@ impl Across<'_> {
         }
     }
 
-    /// Addresses that roles of different files both bind.
+    /// Finds addresses that roles of different files both bind.
     fn binds(&mut self) {
         let all = self.files.iter().enumerate();
         let all: Vec<_> = all.flat_map(|(file, checked)| binds(file, &checked.config)).collect();
         for conflict in conflicts(&all) {
             let Conflict { first, second } = conflict;
-            // Conflicts within a file have been found already.
+            // Conflicts within one file are already known from its own check.
             if first.file != second.file {
                 self.add(second.file, second.place.clone(), conflict.line(Some(&self.name(first.file))));
             }
@@ -228,7 +231,7 @@ impl Across<'_> {
     }
 }
 
-/// Servers and other switches that are connected to a switch, with their ports.
+/// Servers and other switches that are connected to a switch, each with its port.
 fn connected(cluster: &ClusterConfig, switch: u16) -> Vec<(String, u16)> {
     let topology = cluster.topology_with_nodes().unwrap_or_default();
     let nodes = cluster.nodes.iter();

@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
-/// Parses an IPv4 address or a host name, and a port. A name is looked up.
+/// Parses an IPv4 address or a host name, with a port. A host name is resolved.
 pub fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -19,14 +19,15 @@ pub fn parse_v4(text: &str) -> Result<SocketAddrV4, String> {
     found.into_iter().find_map(v4).ok_or_else(|| format!("{text:?} has no IPv4 address"))
 }
 
-/// The comma-separated addresses in an environment variable; none if it is empty or not set.
+/// The comma-separated addresses in an environment variable; empty if the variable is empty or not
+/// set.
 pub fn of_environment(variable: &str) -> Result<Vec<SocketAddrV4>, String> {
     let Ok(text) = std::env::var(variable) else { return Ok(Vec::new()) };
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     words.map(|word| parse_v4(word).map_err(|error| format!("{variable}: {error}"))).collect()
 }
 
-/// Parses an address and a port, also of IPv6 in digits.
+/// Parses an address with a port; an IPv6 address must be numeric.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().or_else(|_| parse_v4(text).map(SocketAddr::V4))
 }
@@ -43,7 +44,7 @@ pub fn bind_reason(error: &std::io::Error) -> String {
     format!("{error}; {advice}")
 }
 
-/// The error of a role whose socket cannot be bound.
+/// Makes the error of a role that cannot bind its socket.
 pub fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) -> ConfigError {
     let what = what.to_owned();
     move |error| {

@@ -1,7 +1,9 @@
-//! Addresses that roles bind, and conflicts between them, which would otherwise show only when the second role starts.
+//! Addresses that roles bind, and conflicts between them. Without this check, a conflict would show
+//! only when the second role starts.
 //!
-//! A network address belongs to one host, so two roles that bind it with the same port conflict. A loopback address is a different one on
-//! every host, unless the cluster is on one host: then a node or the metadata service has a loopback address.
+//! A network address belongs to one host, so two roles that bind it with the same port conflict. A
+//! loopback address exists on every host, so it conflicts only if the whole cluster is on one host:
+//! then a node or the metadata service has a loopback address.
 
 use crate::cluster::{ClusterConfig, RoleKind};
 use crate::gateways::GatewaySection;
@@ -12,16 +14,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// An address that a role binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bind {
-    /// The number of its file.
+    /// Index of its file.
     pub(super) file: usize,
-    /// The key that sets it.
+    /// The key that sets the address.
     pub(super) place: String,
     role: String,
     protocol: Protocol,
     address: SocketAddr,
-    /// It takes all addresses of this interface (the user-space switch).
+    /// The role takes all addresses of this interface (the user-space switch does).
     device: Option<String>,
-    /// It follows from the role's own `address`, which is checked to be unique.
+    /// The address follows from the server's `address`; a separate check ensures that this is
+    /// unique.
     is_server: bool,
 }
 
@@ -31,13 +34,13 @@ enum Protocol {
     Udp,
 }
 
-/// Two addresses of which only the first can be bound.
+/// Two addresses that cannot both be bound.
 pub(super) struct Conflict<'a> {
     pub(super) first: &'a Bind,
     pub(super) second: &'a Bind,
 }
 
-/// The addresses that the roles of a file bind: of a role's own file only that role's.
+/// The addresses that the roles of a file bind; if the file is for one role, only that role's.
 pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
     let is_of = |role: RoleKind| config.role.is_none_or(|own| own == role);
     let mut found = Found { file, port: config.port, all: Vec::new() };
@@ -56,7 +59,7 @@ pub(super) fn binds(file: usize, config: &ClusterConfig) -> Vec<Bind> {
     found.all
 }
 
-/// The addresses of a file, so far.
+/// Collects the addresses of a file.
 struct Found {
     file: usize,
     port: u16,
@@ -127,7 +130,7 @@ impl Found {
     }
 }
 
-/// Pairs that conflict.
+/// All pairs of addresses that conflict.
 pub(super) fn conflicts(binds: &[Bind]) -> Vec<Conflict<'_>> {
     let is_one_host = binds.iter().any(|bind| bind.is_server && bind.address.ip().is_loopback());
     let mut found = Vec::new();
@@ -140,12 +143,13 @@ pub(super) fn conflicts(binds: &[Bind]) -> Vec<Conflict<'_>> {
 
 fn excludes(one: &Bind, other: &Bind, is_one_host: bool) -> bool {
     let same_role = one.role == other.role;
-    // A role that several files describe binds once; `across` checks that they describe it alike.
+    // A role that several files describe binds its address once; `across` checks that the files
+    // agree.
     let is_same = same_role && (one.file != other.file || one.place == other.place);
     if is_same || one.protocol != other.protocol || one.address.port() != other.address.port() {
         return false;
     }
-    // Equal addresses of servers are reported elsewhere.
+    // Equal addresses of two servers are reported by another check.
     if one.is_server && other.is_server {
         return false;
     }
@@ -161,7 +165,7 @@ fn excludes(one: &Bind, other: &Bind, is_one_host: bool) -> bool {
     }
 }
 
-/// Whether the user-space switch takes this address with all others of its interface.
+/// Whether the user-space switch takes this address, with all others of its interface.
 fn takes_all_of(switch: &Bind, ip: IpAddr) -> bool {
     switch
         .device
@@ -170,7 +174,8 @@ fn takes_all_of(switch: &Bind, ip: IpAddr) -> bool {
 }
 
 impl Conflict<'_> {
-    /// What is wrong with the second, and what to do. `path`: the file of the first, if it differs.
+    /// The problem of the second address, and what to do. `path`: the file of the first address, if
+    /// it is another one.
     pub(super) fn line(&self, path: Option<&str>) -> String {
         let Self { first, second } = self;
         let place = path.map(|path| format!(" in {path}")).unwrap_or_default();
@@ -199,12 +204,12 @@ impl Conflict<'_> {
 }
 
 impl Bind {
-    /// The name of its key.
+    /// The last part of the key's name.
     fn field(&self) -> &str {
         self.place.rsplit('.').next().unwrap_or_default()
     }
 
-    /// Whether it opens something without a login to every network of the host.
+    /// Whether it opens a port without login to every network of the host.
     pub(super) fn is_exposed(&self) -> bool {
         self.address.ip().is_unspecified() && ["address", "control"].contains(&self.field())
     }

@@ -1,4 +1,4 @@
-//! Numbers with bounds that the configuration and the command line share.
+//! Bounded numbers that the configuration files and the command line share.
 
 use nicekv_proto::limits::{LARGE_BYTES_MAX, LARGE_VALUE_BYTES_MAX};
 use nicekv_runtime::node::RESERVE_BYTES_MIN;
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-/// Conversions of a `usize` within `$bounds`; the error says `{min}`, `{max}` and `{number}`.
+/// Conversions for a `usize` within `$bounds`; the error message may contain `{min}`, `{max}` and
+/// `{number}`.
 macro_rules! bounded {
     ($name:ident, $bounds:expr, $error:literal) => {
         impl TryFrom<usize> for $name {
@@ -37,7 +38,7 @@ macro_rules! bounded {
     };
 }
 
-/// The longest value, in MiB: 1 to 512.
+/// The longest value in MiB, 1 to 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "usize", into = "usize")]
 pub struct ValueLimit(usize);
@@ -53,7 +54,7 @@ impl ValueLimit {
 
 bounded!(ValueLimit, 1..=ValueLimit::MIB_MAX, "the longest value has {min} to {max} MiB, not {number}");
 
-/// The same as `nicekv_gateway::THREADS_MAX`.
+/// Equals `nicekv_gateway::THREADS_MAX`.
 const THREADS_MAX: usize = 64;
 
 /// Threads of a gateway, 1 to [`THREADS_MAX`].
@@ -62,7 +63,8 @@ const THREADS_MAX: usize = 64;
 pub struct ThreadCount(usize);
 
 impl ThreadCount {
-    /// The default is half of the processors, at most this: the other half is for replicas, clients and the kernel.
+    /// Upper bound of the default, which is half of the processors: the other half is left for
+    /// replicas, clients and the kernel.
     const DEFAULT_MAX: usize = 8;
 
     /// The default on a machine with this many processors.

@@ -1,5 +1,5 @@
-//! Contradictions between the keys of one file, each with the key to change and what to do. What the metadata service itself refuses, it is
-//! asked, so that there is one opinion.
+//! Contradictions between the keys of one file, each with the key to change and what to do. Checks
+//! that the metadata service makes itself are made by its own code, so that the two cannot differ.
 
 use crate::binds::{binds, conflicts};
 use crate::cluster::{ClusterConfig, RoleKind};
@@ -10,16 +10,16 @@ use std::fmt::{Display, Write as _};
 use std::net::Ipv4Addr;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// What is wrong, and where.
+/// A problem of a file, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// A key, such as `nodes.1.address`; empty: no single key is to blame.
+    /// A key, such as `nodes.1.address`; empty if no single key is to blame.
     pub place: String,
     pub line: String,
 }
 
 impl Problem {
-    /// In the form that follows the file's name: `:LINE: KEY: why`, or `: why`.
+    /// The problem in the form that follows the file's name: `:LINE: KEY: why`, or `: why`.
     pub fn located(&self, text: &str) -> String {
         let Self { place, line } = self;
         match line_of(text, place) {
@@ -70,7 +70,7 @@ fn line_of(text: &str, place: &str) -> Option<usize> {
     found.map(|at| text[..at].matches('\n').count() + 1)
 }
 
-/// Every contradiction between keys; those that others may follow from come first.
+/// Every contradiction between keys; those that may cause others come first.
 pub fn problems(config: &ClusterConfig) -> Vec<Problem> {
     let mut found = Findings::default();
     found.presence(config);
@@ -92,7 +92,7 @@ pub fn problems(config: &ClusterConfig) -> Vec<Problem> {
 #[derive(Default)]
 struct Findings(Vec<Problem>);
 
-/// A node or an instance of the metadata service, as far as it has to be unique.
+/// The properties of a node or metadata instance that must be unique.
 pub(crate) struct Server {
     pub place: String,
     pub name: String,
@@ -100,12 +100,12 @@ pub(crate) struct Server {
     pub address: Ipv4Addr,
     pub mac: Option<MacAddress>,
     pub switch_port: Option<u16>,
-    /// The switch of that port, where trunks connect several.
+    /// The switch that has the port, if trunks connect several switches.
     pub switch: Option<String>,
 }
 
 impl Server {
-    /// Key and value of what no two servers may share.
+    /// Keys whose values no two servers may share, with the values.
     pub(crate) fn own(&self) -> impl Iterator<Item = (&'static str, String)> {
         [
             ("id", self.id.map(|id| id.to_string())),
@@ -150,7 +150,7 @@ impl Findings {
         self.0.push(Problem { place: place.into(), line: line.to_string() });
     }
 
-    /// Sections that the role cannot do without.
+    /// Checks that the sections that the role needs are present.
     fn presence(&mut self, config: &ClusterConfig) {
         let is_in = |roles: &[RoleKind]| config.role.is_none_or(|role| roles.contains(&role));
         if config.cluster().is_err() || config.cluster_id.len() > 32 {
@@ -247,7 +247,7 @@ impl Findings {
         if config.switches[..index].iter().any(|other| other.name == switch.name) {
             self.add(place("name"), format!("two switches are named {}; rename one", switch.name));
         }
-        // A switch's own file needs more than the metadata service's.
+        // A switch's own file needs more keys than the metadata service's file.
         if config.role.is_none_or(|role| role == RoleKind::Switch) {
             if switch.control.is_empty() {
                 self.add(
@@ -283,7 +283,7 @@ impl Findings {
         }
     }
 
-    /// Addresses that two roles bind, or that are open to every network without a login.
+    /// Finds addresses that two roles bind, and ports without login that are open to every network.
     fn binds(&mut self, config: &ClusterConfig) {
         let binds = binds(0, config);
         for conflict in conflicts(&binds) {

@@ -1,4 +1,5 @@
-//! A configuration file as values, and the configurations of the other crates that follow from it.
+//! The values of a configuration file, and the configurations of the other crates that are derived
+//! from it.
 
 use crate::error::ConfigError;
 use crate::gateways::GatewaySection;
@@ -21,7 +22,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 /// Bits per second.
 pub(crate) const MBIT: u64 = 1_000_000;
 
-/// A configuration file; the schema says what each key means.
+/// A configuration file. The schema describes each key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterConfig {
@@ -67,7 +68,7 @@ pub struct ClusterConfig {
     pub log: LogSection,
 }
 
-/// The roles that have a file of their own.
+/// The roles that may have their own file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
@@ -78,7 +79,7 @@ pub enum RoleKind {
 }
 
 impl RoleKind {
-    /// As in files and on the command line.
+    /// The name in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Metadata => "metadata",
@@ -114,7 +115,7 @@ impl ClusterConfig {
         LINK_BITS_PER_SECOND / MBIT
     }
 
-    /// Refuses a file that is for another role.
+    /// Checks that the file is for this role, or for all.
     pub(crate) fn of(self, role: RoleKind) -> Result<Self, String> {
         match self.role {
             Some(other) if other != role => {
@@ -127,7 +128,7 @@ impl ClusterConfig {
         }
     }
 
-    /// Whether the file has to have all nodes and switches.
+    /// Whether the file must list all nodes and switches.
     pub(crate) fn is_of_cluster(&self) -> bool {
         matches!(self.role, None | Some(RoleKind::Metadata))
     }
@@ -154,7 +155,7 @@ impl ClusterConfig {
         })
     }
 
-    /// All keyspaces, the default one first; [`Self::metadata_config`] checks them.
+    /// All keyspaces, the default one first, unchecked: [`Self::metadata_config`] checks them.
     pub(crate) fn keyspaces(&self) -> Result<Vec<KeyspaceSpec>, ConfigError> {
         let default = self.default_keyspace()?;
         let further = self.keyspaces.iter().map(|section| section.spec(&default));
@@ -162,7 +163,8 @@ impl ClusterConfig {
         Ok(std::iter::once(default).chain(further).collect())
     }
 
-    /// All keyspaces, checked; against the number of nodes only if the file has all nodes.
+    /// All keyspaces, checked. Replicas are compared with the number of nodes only if the file has
+    /// all nodes.
     pub fn checked_keyspaces(&self) -> Result<Vec<KeyspaceSpec>, ConfigError> {
         if self.is_of_cluster() {
             return Ok(self.metadata_config()?.keyspaces);
@@ -177,12 +179,12 @@ impl ClusterConfig {
             .map_err(|error| ConfigError::new(format!("group_ring: {error}")))
     }
 
-    /// Rate of each link on which storage targets reserve windows.
+    /// Rate of each link on which storage targets reserve windows, in bits per second.
     pub(crate) fn link_bits_per_second(&self) -> u64 {
         self.link_mbit_per_second.saturating_mul(MBIT)
     }
 
-    /// The ring of groups of storage targets.
+    /// The ring of groups of storage targets, if there is one.
     pub(crate) fn group_ring(&self) -> Result<Option<GroupRing>, ConfigError> {
         let Some(said) = &self.group_ring else {
             return Ok(usual_group_ring(&self.keyspaces()?, self.port));
@@ -216,19 +218,19 @@ impl ClusterConfig {
         Duration::from_millis(self.timing.heartbeat_ms)
     }
 
-    /// UDP addresses of the metadata instances, as nodes reach them.
+    /// UDP addresses of the metadata instances, to which nodes send.
     pub fn metadata_addresses(&self) -> Vec<SocketAddrV4> {
         let all = self.metadata.all();
         all.iter().map(|instance| SocketAddrV4::new(instance.address, self.port)).collect()
     }
 
-    /// TCP addresses of the metadata instances, as commands reach them.
+    /// TCP addresses of the metadata instances, to which commands connect.
     pub fn metadata_controls(&self) -> Vec<SocketAddrV4> {
         self.metadata_instances().into_iter().flat_map(|(_, controls)| controls).collect()
     }
 
-    /// Names of the metadata instances, each with its TCP addresses. An instance without `control`, as in a node's file, is reached at its
-    /// address and the port of the cluster.
+    /// Names of the metadata instances, each with its TCP addresses. If an instance has no
+    /// `control`, as in a node's file, it is its address with the port of the cluster.
     pub fn metadata_instances(&self) -> Vec<(String, Vec<SocketAddrV4>)> {
         let all = self.metadata.all().into_iter();
         let all = all.filter(|instance| !instance.address.is_unspecified() || !instance.control.is_empty());
@@ -240,19 +242,20 @@ impl ClusterConfig {
         all.map(of).collect()
     }
 
-    /// Address of the user-space switch, which replaces the senders' addresses by its own.
+    /// Address of the user-space switch, which replaces the source addresses of datagrams by its
+    /// own.
     pub fn hiding_switch(&self) -> Option<SocketAddrV4> {
         let user_space = self.switches.iter().find(|switch| switch.router_mac.is_none())?;
         Some(SocketAddrV4::new(user_space.address(), self.port))
     }
 
-    /// The metadata service identifies switches by their position in the file.
+    /// Names and ids of the switches: the id is the position in the file.
     pub fn switch_ids(&self) -> Vec<(String, SwitchId)> {
         let named = self.switches.iter().enumerate();
         named.map(|(index, switch)| (switch.name.clone(), SwitchId(index as u16))).collect()
     }
 
-    /// The metadata instances as switches have to know them.
+    /// The metadata instances, as switches need to know them.
     fn services(&self) -> Result<Vec<ServiceConfig>, ConfigError> {
         let has_ports = self.switches.iter().any(|switch| switch.router_mac.is_some());
         let service = |(instance, index): (InstanceSection, u8)| {
@@ -265,7 +268,8 @@ impl ClusterConfig {
                     );
                     return Err(ConfigError::new(line));
                 }
-                // Without ports there is no Ethernet either: any distinct values do.
+                // Switches without ports do not use Ethernet addresses and port numbers: any
+                // distinct values will do.
                 _ => ([2, 0, 0, 0xff, 0xff, 0xff - index], u16::MAX - u16::from(index)),
             };
             Ok(ServiceConfig { address: SocketAddrV4::new(instance.address, self.port), mac, switch_port })
@@ -273,7 +277,7 @@ impl ClusterConfig {
         self.metadata.all().into_iter().zip(0..).map(service).collect()
     }
 
-    /// The configuration of the metadata service, checked.
+    /// The configuration of the metadata service, after all checks.
     pub fn metadata_config(&self) -> Result<nicekv_metadata::Config, ConfigError> {
         let node = |node: &NodeSection| {
             Ok(MetadataNode {
@@ -323,7 +327,7 @@ impl ClusterConfig {
             hot: self.hot.settings(),
         };
         self.metadata.check().map_err(ConfigError::new)?;
-        // Spare nodes count in this check, because they may be added later.
+        // Spare nodes are included in this check, because they may be added later.
         config.validate().map_err(ConfigError::new)?;
         let is_first =
             |node: &MetadataNode| self.nodes.iter().any(|first| first.id == node.id.0 && !first.spare);

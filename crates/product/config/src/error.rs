@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// One line: the file, the line and the field as far as they are known, what is wrong, and what to do.
+/// One line: the file, and if known the line and the field; what is wrong; what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);

@@ -53,13 +53,13 @@ impl GatewaySection {
         true
     }
 
-    /// The addresses that it listens on, with their keys.
+    /// The addresses that the gateway listens on, with their keys.
     pub fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddrV4)> {
         let all = [("listen", self.listen), ("tls_resp", self.tls_resp)];
         all.into_iter().filter_map(|(field, address)| Some((field, address?)))
     }
 
-    /// Contradictions: the key to change, and why.
+    /// Contradictions within the entry: the key to change, and why.
     pub(super) fn problems(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
         if self.password_file.is_some() && self.acl_file.is_some() {

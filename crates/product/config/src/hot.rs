@@ -1,4 +1,5 @@
-//! `[hot]`: how hot keys are found and copied, in keyspaces with `balancing = "hot"`. Shares are in millionths.
+//! `[hot]`: how hot keys are found and copied, in keyspaces with `balancing = "hot"`. Shares are in
+//! parts per million.
 
 use nicekv_metadata::HotSettings;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub struct HotSection {
     pub holders_max: u32,
 }
 
-/// Flags that say where copies of hot keys are kept.
+/// Command-line flags for copies of hot keys.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct HotArguments {
     /// Hot keys (balancing=hot) whose gets the switch answers itself [default: 64]
@@ -61,7 +62,7 @@ impl Default for HotSection {
 }
 
 impl HotSection {
-    /// The same with these values where they are given.
+    /// The same settings, with those values replaced that are given.
     pub fn with(self, values_max: Option<u32>, holders_max: Option<u32>) -> Self {
         Self {
             values_max: values_max.unwrap_or(self.values_max),

@@ -1,4 +1,5 @@
-//! `[[keyspaces]]`: the keyspaces beside the default one, whose settings are at the top of the file.
+//! `[[keyspaces]]`: the further keyspaces. Settings of the default keyspace are at the top of the
+//! file.
 
 use crate::error::ConfigError;
 use clap::ValueEnum;
@@ -29,7 +30,7 @@ pub enum Partitioning {
     /// By hash, which spreads them evenly
     #[default]
     Hash,
-    /// In order of their first 16 bytes; partitions split where keys are
+    /// By their first 16 bytes, in order; a partition can be split where its keys are
     Range,
 }
 

@@ -1,8 +1,10 @@
-//! The configuration of a cluster in TOML: one file for all roles, or a file for each role, which names its role and has what that role
-//! reads. `nicekv config print cluster` prints the whole.
+//! The configuration of a cluster in TOML: one file for all roles, or a file for each role, which
+//! names the role and has only the settings that the role reads. `nicekv config print cluster`
+//! prints the file for all roles.
 //!
-//! [`read`] reads a file. The schema describes every key once; the checks of single values, the printed [`Template`]s and the
-//! [`reference`] page follow from it. [`problems`] are contradictions within a file, [`findings`] those between files.
+//! [`read`] reads a file. The schema describes every key once; the checks of single values, the
+//! printed [`Template`]s and the [`reference`] page are derived from it. [`problems`] finds
+//! contradictions within a file, [`findings`] those between files.
 
 mod across;
 pub mod address;

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub enum LogLevel {
     /// No events
     Off,
-    /// What ends a role
+    /// Failures that end a role
     Error,
-    /// Also what is wrong
+    /// Also problems
     Warn,
-    /// Also what changes: members, primaries, leaders, switches
+    /// Also changes: members, primaries, leaders, switches
     #[default]
     Info,
     /// Also every epoch and every generation of switch tables
@@ -24,10 +24,10 @@ pub enum LogLevel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people
+    /// Text for people
     #[default]
     Line,
-    /// For programs: one JSON object per line; output to standard output becomes events, too
+    /// One JSON object per line, for programs; lines for standard output become events, too
     Json,
 }
 

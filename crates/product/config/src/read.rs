@@ -1,4 +1,5 @@
-//! Reading a configuration file: TOML, then the schema, then what several keys show together.
+//! Reading a configuration file: first the TOML, then each key by the schema, then checks that need
+//! several keys.
 
 use crate::check::{self, Problem};
 use crate::cluster::{ClusterConfig, RoleKind};
@@ -12,7 +13,8 @@ pub fn read(path: &Path, role: RoleKind) -> Result<ClusterConfig, ConfigError> {
     read_with(path, role, |_| {})
 }
 
-/// Reads and checks the configuration of a role, after `amend` has applied the command line to it.
+/// Reads and checks the configuration of a role; before the checks, `amend` applies the command
+/// line to it.
 pub fn read_with(
     path: &Path,
     role: RoleKind,
@@ -33,7 +35,8 @@ pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// The first error, which follows the file's name: `:LINE: KEY: why`, or `: why` if no single line is to blame.
+/// Parses a file. The error is the first problem, to be appended to the file's name: `:LINE: KEY:
+/// why`, or `: why` if no single line is to blame.
 pub(crate) fn parse_with(
     text: &str,
     amend: impl FnOnce(&mut ClusterConfig),
@@ -46,7 +49,8 @@ pub(crate) fn parse_with(
     }
 }
 
-/// The values of a file whose keys are all known and of the right type; else every error, in the form of [`parse_with`].
+/// The values of a file if all keys are known and have the right type; otherwise every error, in
+/// the form of [`parse_with`].
 pub(crate) fn decode(text: &str) -> Result<ClusterConfig, Vec<String>> {
     let document = DeTable::parse(text).map_err(|error| vec![located(text, &error)])?;
     let problems = schema::problems(text, document.get_ref());
@@ -56,7 +60,7 @@ pub(crate) fn decode(text: &str) -> Result<ClusterConfig, Vec<String>> {
     toml::from_str(text).map_err(|error| vec![located(text, &error)])
 }
 
-/// An error of the TOML parser, or of a value's form.
+/// Adds the line to an error of the TOML parser, or of the decoding of a value.
 fn located(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().replace('\n', ", ");
     let Some(span) = error.span() else { return format!(": {message}") };

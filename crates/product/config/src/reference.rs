@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// With `NICEKV_CONFIGURATION=write` the page is written.
+    /// With `NICEKV_CONFIGURATION=write` the test writes the page.
     #[test]
     fn reference_page_matches_the_schema() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/configuration.md");

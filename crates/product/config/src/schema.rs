@@ -1,7 +1,9 @@
-//! Every key of the configuration, described once: type, bounds, default, which roles read it, and what it means.
+//! Describes every key of the configuration once: type, bounds, default, which roles read it, and
+//! its meaning.
 //!
-//! Three things follow from these tables: the checks of single values ([`problems`]), the files that `nicekv config print` prints
-//! (`templates`) and the reference page (`reference`). Checks that need several keys are in `check`.
+//! Three things are derived from these tables: the checks of single values ([`problems`]), the
+//! files that `nicekv config print` prints (`templates`), and the reference page (`reference`).
+//! Checks that need several keys are in `check`.
 
 use crate::check::Problem;
 use crate::cluster::{MBIT, RoleKind};
@@ -14,29 +16,29 @@ use toml::de::{DeTable, DeValue};
 use RoleKind::{Gateway, Metadata, Node, Switch};
 
 const ALL: &[RoleKind] = &[Metadata, Node, Switch, Gateway];
-/// Suggest a key for a misspelled one if the two are at least this similar.
+/// A key is suggested for a misspelled one if the two are at least this similar (0 to 1).
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// What a value has to be.
+/// The type of a value, with its bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Integer(u64, u64),
     Boolean,
-    /// A string; the words say of which form.
+    /// A string; the text describes its form.
     Text(&'static str),
     OneOf(&'static [&'static str]),
-    /// A list of strings of this form.
+    /// A list of strings; the text describes their form.
     Texts(&'static str),
-    /// The same; a single string is a list of one.
+    /// The same, but a single string stands for a list of one.
     OneOrTexts(&'static str),
     /// A list of tables.
     Tables(&'static Section),
 }
 
-/// Default of a key that a file does not set.
+/// The default of a key that a file does not set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Default {
-    /// None: every section must set the key.
+    /// There is none: every section must set the key.
     Required,
     /// This value, as TOML.
     Value(&'static str),
@@ -50,10 +52,10 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: Default,
-    /// As TOML.
+    /// An example value, as TOML.
     example: &'static str,
     pub(crate) help: &'static str,
-    /// The roles that read it.
+    /// The roles that read the key.
     pub(crate) roles: &'static [RoleKind],
     /// All files of a cluster have to agree on it.
     pub(crate) is_shared: bool,
@@ -62,7 +64,7 @@ pub(crate) struct Key {
 /// A table of the file, or a list of tables.
 #[derive(Debug)]
 pub(crate) struct Section {
-    /// Empty: the keys before the first table.
+    /// Name of the table; empty for the keys before the first table.
     pub(crate) name: &'static str,
     pub(crate) is_list: bool,
     pub(crate) help: &'static str,
@@ -90,7 +92,7 @@ impl Key {
         Self { is_shared: true, ..self }
     }
 
-    /// A value to show: the default, or else an example.
+    /// A value for printed files: the default, otherwise an example.
     pub(crate) fn shown_value(&self) -> &'static str {
         match self.default {
             Default::Value(value) => value,
@@ -391,7 +393,7 @@ pub(crate) static LOG: Section = Section {
     ],
 };
 
-/// Every section, as files have them.
+/// Every section, in the order of the files.
 pub(crate) static SECTIONS: [&Section; 9] =
     [&TOP, &METADATA, &NODES, &SWITCHES, &GATEWAYS, &KEYSPACES, &TIMING, &HOT, &LOG];
 

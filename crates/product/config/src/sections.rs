@@ -1,4 +1,5 @@
-//! The other sections, one struct each, with fields named as in the file; the schema says what they mean.
+//! The other sections: a struct for each, whose fields are named as the keys. The schema describes
+//! them.
 
 use crate::address;
 use crate::bounded::{ReserveMib, ValueLimit};
@@ -89,14 +90,14 @@ pub struct MetadataSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Store {
-    /// In a file of its own
+    /// In a file on this instance's host
     #[default]
     File,
     /// In etcd, which several instances share; one of them leads
     Etcd,
 }
 
-/// One of `instances`.
+/// An entry of `instances`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceSection {
@@ -146,7 +147,7 @@ impl MetadataSection {
     const PREFIX: &str = "/nicekv";
     const LEASE_MS: u64 = 1000;
 
-    /// Every instance; the first one is this section itself.
+    /// Every instance; the first is described by this section itself.
     pub fn all(&self) -> Vec<InstanceSection> {
         let Self { address, mac, switch_port, switch, control, metrics, .. } = self.clone();
         let name = Self::FIRST.into();
@@ -166,13 +167,14 @@ impl MetadataSection {
         self.lease_ms.unwrap_or(Self::LEASE_MS)
     }
 
-    /// Directory of the state with `store = "file"`. There is always one: an instance that came back without its state would start the
-    /// cluster anew at term 1, and no switch would obey it.
+    /// Directory of the state with `store = "file"`. It has a default, because the state must be on
+    /// disk: an instance that restarted without its state would start the cluster anew at term 1,
+    /// and no switch would obey it.
     pub fn data_directory(&self) -> PathBuf {
         self.data_directory.clone().unwrap_or_else(|| usual_directory(Self::FIRST))
     }
 
-    /// Refuses contradictions, in one line.
+    /// Checks the section for contradictions; the error is one line.
     pub fn check(&self) -> Result<(), String> {
         let all = self.all();
         let is_twice = |(index, instance): (usize, &InstanceSection)| {
@@ -301,7 +303,8 @@ impl SwitchSection {
         self.address.unwrap_or(Ipv4Addr::LOCALHOST)
     }
 
-    /// Directory of the newest term. There is always one: an agent that forgot its term could obey an older leader.
+    /// Directory of the newest term. It has a default, because the term must be on disk: an agent
+    /// that forgot its term could obey an older leader.
     pub fn data_directory(&self) -> PathBuf {
         self.data_directory.clone().unwrap_or_else(|| usual_directory(&self.name))
     }
@@ -311,7 +314,7 @@ fn usual_directory(name: &str) -> PathBuf {
     Path::new("/var/lib/nicekv").join(name)
 }
 
-/// One of `ports`.
+/// An entry of `ports`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
@@ -323,7 +326,7 @@ pub struct PortSection {
     pub trunk: Option<String>,
 }
 
-/// One of `hosts`.
+/// An entry of `hosts`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSection {

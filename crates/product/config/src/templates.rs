@@ -7,19 +7,19 @@ use crate::schema::{self, Default, Key, Section};
 use clap::ValueEnum;
 use std::fmt::Write as _;
 
-/// Width of a comment.
+/// Maximum columns of a comment line.
 const COLUMNS: usize = 100;
 
-/// What `nicekv config print` prints.
+/// The files that `nicekv config print` can print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Template {
-    /// The metadata service, all its instances
+    /// The metadata service with all its instances
     Metadata,
     /// A storage node
     Node,
     /// A switch in the kernel, at XDP or tc
     Switch,
-    /// The edge switch of one host, where the network cannot be programmed
+    /// The edge switch on each host, where the network cannot be programmed
     Edge,
     /// The switch in user space, for one machine
     UserSwitch,
@@ -35,15 +35,15 @@ struct Shape {
     title: &'static str,
     /// Sections and keys that it leaves out, such as `switches.device`.
     hidden: &'static [&'static str],
-    /// Keys that it sets, and to what.
+    /// Keys that it sets, with their values.
     set: &'static [(&'static str, &'static str)],
-    /// Other examples than the schema's.
+    /// Examples that replace those of the schema.
     examples: &'static [(&'static str, &'static str)],
-    /// Other comments than the schema's help.
+    /// Comments that replace the schema's help.
     comments: &'static [(&'static str, &'static str)],
-    /// Sections that are an example as a whole.
+    /// Sections that are printed as an example, commented out as a whole.
     optional: &'static [&'static str],
-    /// Further entries of `[[nodes]]`.
+    /// Text of further entries of `[[nodes]]`.
     nodes: &'static str,
 }
 
@@ -209,7 +209,7 @@ impl Template {
         }
     }
 
-    /// The file.
+    /// The text of the file.
     pub fn text(self) -> String {
         let shape = self.shape();
         let mut text = comment("#", shape.title);
@@ -263,7 +263,7 @@ impl Shape {
         }
     }
 
-    /// The file says whose it is.
+    /// The line of `role`, if the file is for one role.
     fn role_key(&self, path: &str) -> Option<String> {
         let role = self.role.filter(|_| path == "role")?;
         Some(format!("\"{}\"", role.name()))
@@ -284,7 +284,7 @@ impl Shape {
     }
 }
 
-/// Lines that begin with `mark`, of at most [`COLUMNS`].
+/// Comment lines that begin with `mark`, at most [`COLUMNS`] wide.
 fn comment(mark: &str, text: &str) -> String {
     let mut lines = String::new();
     for paragraph in text.split('\n') {

@@ -1,4 +1,5 @@
-//! What the file of a whole cluster means, and where errors point.
+//! Tests of the file for a whole cluster: the configuration that it gives, and the places that
+//! errors name.
 
 use crate::cluster::ClusterConfig;
 use crate::read::parse_with;
@@ -9,7 +10,7 @@ use nicekv_proto::placement::GroupRing;
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
-/// The printed file with every default set.
+/// The printed file for a whole cluster, with every default uncommented.
 static EXAMPLE: LazyLock<String> = LazyLock::new(|| {
     let set = |line: &str| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|first: char| first.is_ascii_lowercase()) => rest.to_owned(),
@@ -45,7 +46,7 @@ fn gateway_threads_are_bounded() {
     }
 }
 
-/// Two switches; node-0 is connected to the second one at another port.
+/// The configuration with two switches; node-0 is connected to the second one at another port.
 fn two_switches(hosts: &str) -> Result<nicekv_metadata::Config, String> {
     let second = format!(
         "[[switches]]\nname = \"other\"\ncontrol = \"10.30.0.1:7400\"\nhosts = {hosts}\n\n[[gateways]]"
@@ -68,7 +69,8 @@ fn switches_may_connect_hosts_at_other_ports() {
     assert!(error.contains("port 2"), "node-1 is connected there: {error}");
 }
 
-/// The example with a second switch, which has these ports: node-0 and metadata are at the first, the other nodes at the second.
+/// The configuration with a second switch that has these ports. node-0 and the metadata service are
+/// connected to the first switch, the other nodes to the second.
 fn with_a_trunk(ports: &str, hosts_of_first: &str) -> Result<nicekv_metadata::Config, String> {
     let second = format!(
         "[[switches]]\nname = \"switch-1\"\ncontrol = \"10.30.0.5:7400\"\nrouter_mac = \"02:00:00:00:00:01\"\nports = {ports}\n\n[[gateways]]"
@@ -191,10 +193,10 @@ fn errors_name_line_and_key() {
     assert!(syntax.starts_with(&format!(":{}: ", line_of("port"))) && !syntax.contains('\n'), "{syntax}");
 }
 
-/// The example with an etcd, and other lines in `[metadata]`.
+/// The example with store = "etcd" or other lines in `[metadata]`.
 fn with_etcd(lines: &str) -> Result<ClusterConfig, String> {
     let text = EXAMPLE.replacen("\nstore = \"file\"", &format!("\n{lines}"), 1);
-    // Defaults that the lines may set.
+    // Removes defaults that the lines may set.
     let text = text.replacen("\nprefix = \"/nicekv\"", "", 1).replacen("\nlease_ms = 1000", "", 1);
     let directory = text.lines().find(|line| line.starts_with("data_directory")).unwrap().to_owned();
     parse(&text.replacen(&directory, "", 1))
@@ -249,7 +251,7 @@ fn hot_key_settings_out_of_bounds_name_the_key() {
         |field: &str| EXAMPLE.lines().position(|line| line.starts_with(&format!("{field} ="))).unwrap();
     let with = |field: &str, value: u32| {
         let line = EXAMPLE.lines().nth(place_of(field)).unwrap();
-        // A line of its own: other keys end in the same words.
+        // With line breaks, because other keys may end in the same words.
         parse(&EXAMPLE.replacen(&format!("\n{line}\n"), &format!("\n{field} = {value}\n"), 1))
     };
     assert_eq!(with("keys_max", 9000).unwrap().hot.settings().keys.keys_max, 9000);
@@ -288,7 +290,7 @@ fn group_ring_overlaps_neither_vrings_nor_hosts() {
         let refused = with(line).unwrap_err();
         assert!(refused.contains(error), "{line}: {refused}");
     }
-    // A keyspace in the default group ring is served; then there are no groups.
+    // A keyspace may overlap the default group ring; then there are no groups.
     let within = EXAMPLE.replacen("# group_ring = \"10.64.0.0/12\"", "", 1);
     let within = within.replacen("unicast_vring = \"10.10.0.0\"", "unicast_vring = \"10.70.0.0\"", 1);
     assert_eq!(parse(&within).unwrap().vrings().unwrap().group(), None);

@@ -1,4 +1,4 @@
-//! Which switch and port each server is connected to, and how trunks connect switches.
+//! Which switch and port each server is connected to, and which switches are connected by trunks.
 
 use crate::cluster::ClusterConfig;
 use crate::error::ConfigError;
@@ -8,10 +8,11 @@ use nicekv_switch::{HostId, Topology};
 use nicekv_switch_xdp::Hook;
 
 impl ClusterConfig {
-    /// Connections that differ from the servers' own `switch_port`. Whether the switches form a tree is checked with the whole file.
+    /// The connections in `hosts`, which differ from the servers' own `switch_port`. Whether the
+    /// switches form a tree is checked later, with the whole file.
     pub(super) fn topology(&self) -> Result<Topology, ConfigError> {
         let mut topology = Topology::default();
-        // The metadata service knows the home switches of its nodes itself.
+        // Nodes have no home switch here: the metadata service knows it.
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|node| (nicekv_metadata::host_id(NodeId(node.id)), &node.name, None));
         let services = self.metadata.all();
@@ -33,7 +34,7 @@ impl ClusterConfig {
         Ok(topology)
     }
 
-    /// The same, with the home switches of nodes.
+    /// The same, including the home switches of nodes.
     pub(super) fn topology_with_nodes(&self) -> Result<Topology, ConfigError> {
         let mut topology = self.topology()?;
         for node in &self.nodes {
@@ -44,7 +45,7 @@ impl ClusterConfig {
         Ok(topology)
     }
 
-    /// The number of a server's home switch.
+    /// The number of the switch to which a server is connected.
     pub(super) fn home(&self, name: &str, switch: Option<&str>) -> Result<Option<u16>, ConfigError> {
         let number = |switch| self.switch_number(switch).map_err(|error| wrong(name, "switch", &error));
         switch.map(number).transpose()
@@ -72,7 +73,7 @@ impl ClusterConfig {
         Ok(())
     }
 
-    /// The position of a switch in the file.
+    /// The number of a switch: its position in the file.
     fn switch_number(&self, name: &str) -> Result<u16, String> {
         let place = self.switches.iter().position(|switch| switch.name == name);
         place.map(|place| place as u16).ok_or_else(|| format!("there is no switch {name:?}"))

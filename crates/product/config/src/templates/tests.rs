@@ -1,4 +1,4 @@
-//! The printed files are valid, and the schema is what the structs decode.
+//! Tests: printed files are valid, and the schema has the same keys as the structs.
 
 use super::*;
 use crate::bounded::{ThreadCount, ValueLimit};
@@ -25,7 +25,7 @@ const OF_ROLES: [(Template, RoleKind); 6] = [
     (Template::Gateway, RoleKind::Gateway),
 ];
 
-/// The file with its defaults set, and with its examples, too.
+/// The file with its defaults uncommented; with `with_examples`, its examples, too.
 fn uncommented(text: &str, with_examples: bool) -> String {
     let uncomment = |line: &str| {
         let is_key = |rest: &str| rest.split_once(" = ").is_some_and(|(key, _)| key.bytes().all(is_key_byte));
@@ -44,7 +44,7 @@ fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte == b'_'
 }
 
-/// The configuration with the values that are in effect where a file sets none.
+/// The configuration, with defaults filled in where the file sets no value.
 fn resolved(mut config: ClusterConfig) -> ClusterConfig {
     config.metadata.prefix = Some(config.metadata.prefix().to_owned());
     config.metadata.lease_ms = Some(config.metadata.lease_ms());
@@ -88,7 +88,7 @@ fn examples_in_templates_are_valid_values() {
     }
 }
 
-/// The fields of a struct, as its decoder lists them.
+/// The fields of a struct, according to its decoder's error for an unknown field.
 fn fields<T: DeserializeOwned>() -> BTreeSet<String> {
     let error = toml::from_str::<T>("no-such-field = 1").err().expect("no struct has it").to_string();
     let listed = error.split_once("expected").expect("unknown fields are refused").1;
