@@ -1,47 +1,55 @@
-//! Parameters and their bounds.
+//! Parameters of hot-key detection and replication, with their bounds.
 
-/// Hot keys, and so slots of a HashPipe, at most: the kernel's maps have room for as many.
+/// Upper bound of `keys_max` (hot keys, and slots of a HashPipe): the kernel's maps have room for
+/// as many.
 pub const KEYS_MAX: u32 = 16_384;
-/// Keys with a copy in the switch, at most: the kernel's maps have room for as many.
+/// Upper bound of `values_max` (keys with a copy in the switch): the kernel's maps have room for as
+/// many.
 pub const VALUES_MAX: u32 = 1024;
-/// Stages of a HashPipe, at most: the program's loop over them is unrolled.
+/// Upper bound of `stages`: the kernel program's loop over the stages is unrolled.
 pub const STAGES_MAX: u32 = 8;
-/// Holders of a key, at most: its valid registers are the bits of one word.
+/// Upper bound of a key's holders: which ones are valid is a bit mask in one 64-bit word.
 pub const HOLDERS_MAX: u16 = 64;
-/// Shares are in millionths.
+/// Shares are in parts per million.
 pub const MILLION: u32 = 1_000_000;
 
-/// Parameters of detection and of the policy. Shares are in millionths.
+/// Parameters of detection and of the policy. Shares are in parts per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// K: hot keys at most, and slots of the HashPipe over all stages.
+    /// K: maximum number of hot keys, and of the HashPipe's slots over all stages.
     pub keys_max: u32,
-    /// d: stages of the HashPipe.
+    /// d: number of stages of the HashPipe.
     pub stages: u32,
     /// α: weight of the previous period in a prediction.
     pub history_ppm: u32,
-    /// A key with fewer requests in a period is not watched, and T is never below this: so few are chance.
+    /// A key with fewer requests in a period is not watched, and T is never below this: such counts
+    /// are mostly chance.
     pub requests_min: u32,
     /// T₀, as a share of the mean load of a server.
     pub threshold_start_ppm: u32,
     /// Lower bound of T, as a share of the mean load of a server.
     pub threshold_min_ppm: u32,
-    /// γ: T is multiplied by this while load is uneven, and divided by it after load was even for long.
+    /// γ: T is multiplied by this factor while load is uneven, and divided by it after load was
+    /// even for some periods.
     pub threshold_factor_ppm: u32,
-    /// How far the most loaded server may be above the mean, as a share of the mean.
+    /// Load is uneven if the most loaded server exceeds the mean by more than this share of the
+    /// mean.
     pub imbalance_max_ppm: u32,
     /// Periods of even load before T rises.
     pub calm_periods: u32,
-    /// How far beyond a border a key's load must be before its holders change, as a share of the load; in addition to chance.
+    /// A key's holders change only if its load is beyond a border by more than this share of the
+    /// load, plus what chance explains.
     pub slack_ppm: u32,
-    /// Keys with a copy in the switch itself (H9), at most; 0: none.
+    /// Maximum number of keys with a copy in the switch itself (H9); 0: none.
     pub values_max: u32,
-    /// Servers that hold a key besides its owner, at most; 0: only the switch answers for owners, as in NetCache.
+    /// Maximum number of servers that hold a key besides its owner; 0: only the switch answers
+    /// instead of owners, as in NetCache.
     pub holders_max: u32,
 }
 
 impl Default for Config {
-    /// K is the paper's; α, γ, T₀ and the imbalance were chosen by `nicekv bench kvswitch-fig9`.
+    /// K is the paper's value; α, γ, T₀ and the maximum imbalance were chosen by experiment
+    /// (`nicekv bench kvswitch-fig9`).
     fn default() -> Self {
         Self {
             keys_max: 10_000,

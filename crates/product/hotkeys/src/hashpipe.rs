@@ -1,17 +1,15 @@
-//! HashPipe (KVSwitch §4.2.5): which keys without an entry get the most requests, in a fixed number of slots.
+//! HashPipe (KVSwitch §4.2.5): finds the most requested keys among those without an entry, in a
+//! fixed number of slots.
 //!
 //! ```text
 //!   key ─▶ stage 0: always takes it ─▶ stage 1: keeps the larger count ─▶ … ─▶ last stage: the smaller count is dropped
 //!                   the evicted key moves on with its count ─▶
 //! ```
 //!
-//! A key that was evicted may come again and then has slots in several stages: a reading adds up their counts.
+//! A key that was evicted and is requested again can have slots in several stages: a reading adds
+//! up their counts.
 //!
-//! *Reading loses nothing.* There are two banks. Packets count in one; a reader switches to the other, then reads and clears
-//! the first. In the kernel the bank's number is one word that each packet reads once. A packet may still hold the old
-//! number after the switch, so the reader waits for an RCU grace period before it reads. In the kernel each CPU has banks of
-//! its own, which are added up like stages. Counts that are dropped at the last stage are counted, so that every request is
-//! accounted for.
+//! *Reading loses no request.* There are two banks. Packets count in one; a reader switches to the other, then reads and clears the first. In the kernel, the active bank's number is one word that each packet reads once. A packet may still use the old number after the switch, so the reader waits for an RCU grace period before it reads. In the kernel, each CPU has its own banks, which are added up like stages. Counts dropped at the last stage are themselves counted, so that every request is accounted for.
 
 use crate::config::{Config, ConfigError};
 use crate::key::{HotKey, mix};
@@ -21,12 +19,12 @@ use alloc::vec::Vec;
 
 const BANKS: usize = 2;
 
-/// A slot of a stage; empty while its count is 0.
+/// A slot of a stage; it is empty while its count is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// The key.
     pub key: HotKey,
-    /// Requests since it entered the slot.
+    /// Requests since the key entered the slot.
     pub count: u64,
 }
 
@@ -35,18 +33,17 @@ pub struct Slot {
 pub struct Reading {
     /// Each key once, the highest counts first.
     pub counts: Vec<(HotKey, u64)>,
-    /// Requests whose keys lost their slots.
+    /// Requests whose keys were evicted from the last stage.
     pub dropped: u64,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct HashPipe {
-    /// By bank, then by stage.
+    /// All slots, first by bank, then by stage.
     slots: Vec<Slot>,
     seeds: Vec<u64>,
     stage_slots: u32,
-    /// The bank in which packets count.
+    /// The bank in which packets are counted.
     bank: usize,
     dropped: [u64; BANKS],
 }
@@ -78,7 +75,8 @@ impl HashPipe {
                 slot.count += evicted.count;
                 return;
             }
-            // The first stage always takes the key, or its count would never exceed one.
+            // The first stage always takes the new key: its count is 1, so it would never win a
+            // comparison.
             if stage == 0 || slot.count < evicted.count {
                 core::mem::swap(slot, &mut evicted);
             }

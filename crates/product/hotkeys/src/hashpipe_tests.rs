@@ -1,4 +1,4 @@
-//! What a HashPipe keeps, and that no count is lost.
+//! Tests: which keys a HashPipe keeps, and that no count is lost.
 
 use super::*;
 use crate::key::tests::key;
@@ -10,7 +10,7 @@ fn pipe(keys_max: u32, stages: u32, seed: u64) -> HashPipe {
     HashPipe::new(&Config { keys_max, stages, ..Config::default() }, seed).unwrap()
 }
 
-/// Numbers of keys by a Zipf distribution of exponent 1, by inversion of its sums.
+/// Random key numbers with a Zipf distribution of exponent 1, by inversion of its cumulative sums.
 fn zipf(ranks: usize, samples: usize, mut state: u64) -> impl Iterator<Item = u64> {
     let mut sums: Vec<f64> = Vec::new();
     for rank in 1..=ranks {
@@ -32,11 +32,12 @@ fn zero_stages_and_zero_keys_are_refused() {
     }
 }
 
-/// KVSwitch's Fig. 6: K takes a slot of the first stage, B displaces the smaller E, and E falls out against the larger L.
+/// KVSwitch's Fig. 6: K takes a slot of the first stage, B displaces the smaller E, and E is
+/// dropped because L is larger.
 #[test]
 fn the_papers_figure() {
     let mut pipe = pipe(3, 3, 1);
-    // One slot a stage, so that all keys meet.
+    // One slot per stage, so that all keys collide.
     let [b, e, l, k] = [1, 2, 3, 4].map(key);
     for (slot, (key, count)) in [(b, 5), (e, 3), (l, 7)].into_iter().enumerate() {
         pipe.slots[slot] = Slot { key, count };
@@ -51,11 +52,11 @@ fn the_papers_figure() {
 fn counts_of_a_key_in_several_stages_are_added_up() {
     let mut pipe = pipe(2, 2, 1);
     let [a, b] = [1, 2].map(key);
-    // a is carried on by b, and comes again.
+    // b evicts a to the next stage, then a is requested again.
     for key in [a, a, b, a] {
         pipe.count(key);
     }
-    assert_eq!(pipe.slots[..2].iter().filter(|slot| slot.key == a).count(), 2, "a sits in both stages");
+    assert_eq!(pipe.slots[..2].iter().filter(|slot| slot.key == a).count(), 2, "a has slots in both stages");
     assert_eq!(pipe.read(), Reading { counts: vec![(a, 3)], dropped: 1 });
 }
 
@@ -90,7 +91,8 @@ fn most_top_keys_of_a_skewed_trace_are_found() {
 }
 
 proptest! {
-    /// Whatever comes, and whenever it is read: each request is in exactly one reading, with its key or as dropped, and no key has more than came.
+    /// Whatever keys are requested, and whenever the counts are read: each request is in exactly
+    /// one reading, either under its key or as dropped.
     #[test]
     fn no_count_is_lost_or_made_up(
         keys_max in 1_u32..40,
@@ -118,6 +120,6 @@ proptest! {
         }
         prop_assert_eq!(read.values().sum::<u64>() + dropped, trace.len() as u64);
         prop_assert!(read.iter().all(|(key, count)| count <= &came[key]));
-        prop_assert_eq!(pipe.read(), Reading::default(), "what was read is gone");
+        prop_assert_eq!(pipe.read(), Reading::default(), "each count is read once");
     }
 }

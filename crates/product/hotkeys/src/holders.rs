@@ -1,10 +1,11 @@
-//! How many servers hold a key, which ones, and which of them gets the next request (KVSwitch §4.1.2, §4.2.2).
+//! How many servers hold a key, which ones, and which of them gets the next request (KVSwitch
+//! §4.1.2, §4.2.2).
 
 use crate::config::HOLDERS_MAX;
 use crate::predict::MicroQueries;
 use alloc::vec::Vec;
 
-/// The servers among which load is spread.
+/// The servers over which load is spread, as places on a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
     /// For each place, whether its server may take copies now.
@@ -12,7 +13,7 @@ pub struct Ring<'a> {
 }
 
 impl Ring<'_> {
-    /// M: places of the ring.
+    /// M: the number of places on the ring.
     pub fn servers(&self) -> u16 {
         self.available.len() as u16
     }
@@ -22,21 +23,23 @@ impl Ring<'_> {
         self.available.get(usize::from(server)).copied().unwrap_or(false)
     }
 
-    /// Holders that a key can have, including its owner.
+    /// The maximum number of holders that a key can have now, including its owner.
     fn most(&self) -> u16 {
         let others = self.available.iter().filter(|available| **available).count();
         others.clamp(1, usize::from(HOLDERS_MAX)) as u16
     }
 }
 
-/// r: the number of holders of a key with load L: its owner alone while L ≤ T, else ⌈L ÷ T⌉, at most all servers.
+/// r: the number of holders of a key with load L. While L ≤ T, the owner alone; otherwise ⌈L ÷ T⌉,
+/// at most all servers.
 pub fn holder_count(load: MicroQueries, threshold: MicroQueries, ring: &Ring<'_>) -> u16 {
     let wanted = load.0.div_ceil(threshold.0.max(1));
     wanted.clamp(1, u64::from(ring.most())) as u16
 }
 
-/// The holders of a key: its owner, then every ⌊M ÷ r⌋-th server of the ring. A server that is not available is replaced by
-/// the next one that is and holds no copy yet. There are fewer than r holders if there are fewer servers.
+/// The holders of a key: its owner, then every ⌊M ÷ r⌋-th server of the ring. A server that is not
+/// available is replaced by the next one that is available and not yet a holder. If there are fewer
+/// than r servers, all of them are holders.
 pub fn place_holders(owner: u16, copies: u16, ring: &Ring<'_>) -> Vec<u16> {
     let servers = ring.servers();
     let mut holders = Vec::from([owner]);
@@ -57,10 +60,11 @@ pub fn place_holders(owner: u16, copies: u16, ring: &Ring<'_>) -> Vec<u16> {
     holders
 }
 
-/// The holder that a get goes to: the valid ones in turn, by the key's round-robin register. `None` if none is valid: the get
-/// goes to the owner.
+/// The holder that a get is sent to: the valid holders take turns, by the key's round-robin
+/// register. `None` if none is valid: then the get goes to the owner.
 ///
-/// Bit `i` of `valid` is set if holder `i` is. In the kernel: a loop over the word's bits.
+/// Bit `i` of `valid` is set if holder `i` is valid. In the kernel, this is a loop over the bits of
+/// the word.
 pub fn choose_holder(turn: u32, valid: u64) -> Option<u16> {
     let valid_holders = valid.count_ones();
     if valid_holders == 0 {
@@ -93,7 +97,7 @@ mod tests {
         };
         assert_eq!(placed(1, 4), [1, 3, 5, 7]);
         assert_eq!(placed(4, 5), [4, 5, 6, 7, 8]);
-        assert_eq!(placed(7, 4), [7, 1, 3, 5], "the ring is closed");
+        assert_eq!(placed(7, 4), [7, 1, 3, 5], "places wrap around the ring");
     }
 
     #[test]
@@ -135,7 +139,7 @@ mod tests {
             prop_assert!(holders[1..].iter().all(|holder| available[usize::from(*holder)]));
             let others = (0..ring.servers()).filter(|server| *server != owner && available[usize::from(*server)]).count();
             let wanted = usize::from(copies.clamp(1, HOLDERS_MAX.min(ring.servers())));
-            prop_assert_eq!(holders.len(), wanted.min(others + 1), "as many as are wanted, if they are there");
+            prop_assert_eq!(holders.len(), wanted.min(others + 1), "the wanted number, or all available servers");
         }
     }
 }

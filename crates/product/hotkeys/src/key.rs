@@ -2,8 +2,8 @@
 
 use nicekv_proto::{KeyDigest, KeyspaceId};
 
-/// A key as the switch sees it: 18 bytes of the header. Entries of the hot table also compare the full key, since a digest
-/// can be forged (G4).
+/// A key as the switch sees it: 18 bytes of the header. Entries of the hot table also compare the
+/// full key, since digests can be forged to collide (G4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HotKey {
     /// The key's keyspace.
@@ -13,8 +13,9 @@ pub struct HotKey {
 }
 
 impl HotKey {
-    /// A seeded hash of operations that kernel programs have: multiply, shift, exclusive or. Digests are hashes already, but
-    /// clients choose the match values of ranges, and each stage needs a hash function of its own.
+    /// A seeded hash made of operations that kernel programs have: multiply, shift, exclusive or.
+    /// Digests are hashes already, but clients can choose the match values of ranges, and each
+    /// stage needs a different hash function.
     pub fn hash(&self, seed: u64) -> u64 {
         let value = self.digest.match_value();
         let (high, low) = ((value >> 64) as u64, value as u64);
@@ -22,14 +23,14 @@ impl HotKey {
         mix(mixed ^ (u64::from(self.keyspace.0) << 48))
     }
 
-    /// The hash as a place below `places`, without a division.
+    /// Maps the hash to a place in 0..`places`, without a division.
     pub fn place(&self, seed: u64, places: u32) -> u32 {
         (((self.hash(seed) >> 32) * u64::from(places)) >> 32) as u32
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a bijection in which every bit depends on every bit. The switch's
-/// program in the kernel computes the same.
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a bijection in which every bit depends on
+/// every bit. The switch's kernel program computes the same function.
 pub(crate) fn mix(value: u64) -> u64 {
     let mut mixed = value;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,7 +42,8 @@ pub(crate) fn mix(value: u64) -> u64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// The key of a number; keys that are near each other have near digests, as in a keyspace by range.
+    /// The key with this number. Neighbouring numbers have neighbouring digests, as in a keyspace
+    /// that is partitioned by range.
     pub(crate) fn key(number: u64) -> HotKey {
         HotKey { keyspace: KeyspaceId(1), digest: KeyDigest(u128::from(number).to_be_bytes()) }
     }
@@ -54,7 +56,7 @@ pub(crate) mod tests {
         for seed in [0, 1, u64::MAX] {
             let mut counts = [0_u32; PLACES as usize];
             places(seed).for_each(|place| counts[place as usize] += 1);
-            // 1,000 are expected in each, with a deviation of 32.
+            // 1,000 are expected in each place, with a standard deviation of 32.
             assert!(counts.iter().all(|count| (840..1160).contains(count)), "{counts:?}");
         }
         let same = places(1).zip(places(2)).filter(|(one, other)| one == other).count();

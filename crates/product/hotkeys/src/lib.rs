@@ -7,13 +7,15 @@
 //!                loads of servers ─▶ threshold T ───────────────────┴▶ plan: holders ─▶ changes of the table
 //! ```
 //!
-//! Per packet, [`HashPipe`] counts and [`choose_holder`] picks a holder. They are the reference for the programs in the
-//! kernel: arrays of fixed size, bounded loops, no division by a value from a packet. Per period, [`plan`] decides: a pure
-//! function of the present table and the counts, in integers, so that every leader decides alike. What makes copies safe to
-//! read (rules H1 to H9) is elsewhere; this crate only says where load should go.
+//! Per packet, [`HashPipe`] counts and [`choose_holder`] picks a holder. They are the reference for
+//! the programs in the kernel: arrays of fixed size, bounded loops, no division by a value from a
+//! packet. Per period, [`plan`] decides on changes. It is a pure function of the current table and
+//! the counts, in integers, so that every leader decides alike. The rules that make copies safe to
+//! read (H1 to H9) are elsewhere; this crate only decides where load should go.
 //!
-//! Reading order: `key`, `hashpipe` (counting), `predict` and `threshold` (what is hot), `holders` (how many servers, which
-//! ones), `plan` (how the table changes). `loads` and `recall` measure the result.
+//! Reading order: `key`, `hashpipe` (counting), `predict` and `threshold` (what is hot), `holders`
+//! (how many servers, which ones), `plan` (how the table changes). `loads` and `recall` measure the
+//! result.
 
 #![cfg_attr(not(test), no_std)]
 extern crate alloc;

@@ -6,17 +6,16 @@
 //!   servers' loads ─────────────────────────────▶ threshold ─────┘                  present table ┘
 //! ```
 //!
-//! Each of the K highest keys has an entry, which counts it exactly. The paper drops entries at or below T; then the
-//! HashPipe, which misses some requests, counts a key near T in every other period. An entry whose only holder is the owner
-//! redirects nothing and needs no instance (H1).
+//! Each of the K highest keys has an entry, which counts it exactly. The paper drops entries at or
+//! below T; but the HashPipe misses some requests, so a key near T would lose and regain its entry
+//! every other period. An entry whose only holder is the owner redirects nothing and needs no
+//! instance (H1).
 //!
-//! The highest keys above T also have a copy in the switch (H9), which answers while nobody updates them. The loads of
-//! servers are what is left, and T follows these; but holders are planned by all requests for a key, since they answer while
-//! the copy in the switch is closed.
+//! The highest keys above T also have a copy in the switch (H9), which answers gets while no update
+//! is in progress. The servers' loads are what remains, and T follows these. Holders, however, are
+//! planned by all requests for a key, since they answer while the copy in the switch is closed.
 //!
-//! *No flapping.* A change of holders is a new instance, closed until copies have arrived (H1, H8), so it must be worth it. A
-//! key is copied as soon as its load is above T. After that its holders change only if its load is beyond a border by a
-//! share of itself and by two standard deviations of chance. An entry is lost only to a key that is ahead by as much.
+//! *No flapping.* A change of holders creates a new instance, which is closed until copies have arrived (H1, H8), so it must be worth the cost. A key is copied as soon as its load is above T. After that, its holders change only if its load is beyond a border by a share of the load and by two standard deviations of a random count. An entry is lost only to a key that is ahead by as much.
 
 use crate::config::{Config, HOLDERS_MAX, MILLION};
 use crate::holders::{Ring, holder_count, place_holders};
@@ -30,7 +29,8 @@ use core::cmp::{Ordering, Reverse};
 /// An entry of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Places on the ring of the servers that hold the key, the owner first; the owner alone while the key is only counted.
+    /// Places on the ring of the servers that hold the key, the owner first. If the key is only
+    /// counted, the owner alone.
     pub holders: Vec<u16>,
     /// Whether the switch has a copy (H9).
     pub in_switch: bool,
@@ -42,7 +42,7 @@ impl Entry {
         self.holders.len() > 1
     }
 
-    /// Whether it does more than count.
+    /// Whether the entry changes where gets go, and not only counts.
     pub fn spreads(&self) -> bool {
         self.is_copied() || self.in_switch
     }
@@ -55,7 +55,7 @@ pub struct State {
     pub table: BTreeMap<HotKey, Entry>,
     /// T.
     pub threshold: Threshold,
-    /// Counts of the keys in the last report, at most 2K.
+    /// Counts of the keys in the last report, at most 2K keys.
     previous: BTreeMap<HotKey, u64>,
 }
 
@@ -69,7 +69,7 @@ impl State {
 /// What a switch reports for a period.
 #[derive(Clone, Copy, Debug)]
 pub struct PeriodReport<'a> {
-    /// Requests sent to each server, by its place on the ring.
+    /// Requests sent to each server, indexed by its place on the ring.
     pub loads: &'a [u64],
     /// Requests for keys with an entry.
     pub hot: &'a [(HotKey, u64)],
@@ -77,22 +77,23 @@ pub struct PeriodReport<'a> {
     pub candidates: &'a [(HotKey, u64)],
 }
 
-/// What happens to an entry.
+/// How an entry changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeKind {
-    /// It is new and only counts.
+    /// It is new, and only counts requests.
     Watched,
-    /// It redirects, or is answered by the switch, from now on.
+    /// From now on it redirects gets, or the switch answers them.
     Installed,
     /// It has more holders.
     Grown,
     /// It has fewer holders, but more than its owner.
     Shrunk,
-    /// It has other holders, as many: its owner has changed, or a holder is unavailable.
+    /// It has the same number of holders, but others: its owner has changed, or a holder is
+    /// unavailable.
     Moved,
-    /// Its holders are the same, but the switch gets a copy, or loses it.
+    /// Its holders are the same, but the switch gets a copy or drops it.
     Switched,
-    /// It only counts from now on.
+    /// From now on it only counts requests.
     Withdrawn,
     /// It is removed.
     Removed,
@@ -103,7 +104,7 @@ pub enum ChangeKind {
 pub struct Change {
     /// Key of the entry.
     pub key: HotKey,
-    /// What happens to it.
+    /// How the entry changes.
     pub kind: ChangeKind,
     /// Its new holders, the owner first; empty if it is removed.
     pub holders: Vec<u16>,
@@ -120,7 +121,7 @@ pub struct Plan {
     pub changes: Vec<Change>,
     /// T: keys with a higher load are copied.
     pub border: MicroQueries,
-    /// Reported keys without an owner: of a dropped keyspace, or forged.
+    /// Number of reported keys without an owner: their keyspace was dropped, or they are forged.
     pub refused: u32,
 }
 
@@ -131,7 +132,7 @@ struct Candidate {
     load: MicroQueries,
 }
 
-/// Makes the plan. `owner` returns the place of a key's owner on the ring, if it has one.
+/// Makes the plan. `owner` returns the place of a key's owner on the ring, if the key has an owner.
 pub fn plan(
     config: &Config,
     state: &State,
@@ -161,13 +162,14 @@ pub fn plan(
     Plan { changes, border, refused, state: State { table, threshold, previous: counts } }
 }
 
-/// Counts of all keys with an entry, and of the K candidates with the most requests.
+/// Counts of all keys with an entry, and of the K other keys with the most requests.
 fn counted(config: &Config, state: &State, report: &PeriodReport<'_>) -> BTreeMap<HotKey, u64> {
     let mut counts: BTreeMap<HotKey, u64> = state.table.keys().map(|key| (*key, 0)).collect();
     let mut candidates: Vec<_> = report.candidates.to_vec();
     candidates.sort_unstable_by_key(|(key, count)| (Reverse(*count), *key));
     candidates.truncate(config.keys_max as usize);
-    // A removed entry may still have counted, and a new one was a candidate before.
+    // A removed entry may have counted requests before its removal, and a new entry's key was a
+    // candidate before: both counts are added.
     let hot = report.hot.iter().filter(|(key, _)| state.table.contains_key(key));
     for (key, count) in hot.chain(&candidates) {
         let sum = counts.entry(*key).or_default();
@@ -176,11 +178,12 @@ fn counted(config: &Config, state: &State, report: &PeriodReport<'_>) -> BTreeMa
     counts
 }
 
-/// The K candidates with the highest loads. A key with an entry precedes one that is higher by no more than chance.
+/// The K candidates with the highest loads. A key with an entry ranks before one whose load is
+/// higher by no more than chance.
 fn highest(config: &Config, state: &State, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let least = u64::from(config.requests_min) * u64::from(MILLION);
     candidates.retain(|candidate| {
-        // To keep an entry takes half of what it takes to get one.
+        // A key keeps its entry with half of the requests that a new entry needs.
         let has_entry = state.table.contains_key(&candidate.key);
         candidate.load.0 >= if has_entry { least.div_ceil(2) } else { least }
     });
@@ -192,14 +195,14 @@ fn highest(config: &Config, state: &State, mut candidates: Vec<Candidate>) -> Ve
     candidates
 }
 
-/// A load for comparison: an incumbent precedes a key that is higher by no more than chance.
+/// A key's load for ranking. That of a key with an entry is increased by what chance explains.
 fn ahead(config: &Config, load: MicroQueries, is_there: bool) -> u64 {
     let ahead = if is_there { slack(config, load) } else { 0 };
     load.0.saturating_add(ahead)
 }
 
-/// Keys with a copy in the switch (H9): the highest above T. If servers get no copies T means nothing, and they are the
-/// highest of all.
+/// Keys with a copy in the switch (H9): the highest above T. If servers get no copies, T has no
+/// meaning, and the highest of all keys are taken.
 fn in_switch(
     config: &Config,
     state: &State,
@@ -233,7 +236,7 @@ fn holders(
     let slack = slack(config, load);
     let [least, most] = [load.0.saturating_sub(slack), load.0.saturating_add(slack)]
         .map(|load| holder_count(MicroQueries(load)));
-    // The number of holders changes only if it is wrong for every load within the slack.
+    // The number of holders changes only if it would be wrong for every load within the slack.
     let held = old.holders.len() as u16;
     let count = if (least..=most).contains(&held) { held } else { wanted };
     let stays = count == held && old.holders[0] == owner;
@@ -243,7 +246,8 @@ fn holders(
     }
 }
 
-/// How far a load may change without consequence: a share of it, and two standard deviations of a count.
+/// By how much a load may change without consequence: a share of the load, plus two standard
+/// deviations of a random count.
 fn slack(config: &Config, load: MicroQueries) -> u64 {
     let micro = u64::from(MILLION);
     // √(load in millionths) = √load · √1,000,000.
@@ -265,7 +269,7 @@ fn changes(old: &BTreeMap<HotKey, Entry>, new: &BTreeMap<HotKey, Entry>) -> Vec<
     changes
 }
 
-/// What happens to an entry of the new table; `None`: nothing.
+/// How an entry of the new table has changed; `None` if it has not.
 fn kind(old: Option<&Entry>, new: &Entry) -> Option<ChangeKind> {
     let Some(old) = old else {
         return Some(if new.spreads() { ChangeKind::Installed } else { ChangeKind::Watched });

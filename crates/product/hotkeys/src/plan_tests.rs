@@ -1,4 +1,4 @@
-//! How entries change from period to period.
+//! Tests: how entries change from period to period.
 
 use super::*;
 use crate::key::tests::key;
@@ -16,7 +16,8 @@ fn owner(key: &HotKey) -> Option<u16> {
     Some((key.digest.match_value() % u128::from(SERVERS)) as u16)
 }
 
-/// A rack whose servers get 10,000 requests each, and those for the test's keys, which the table spreads.
+/// A rack of servers. Each gets 10,000 requests, plus those for the test's keys, which the table
+/// spreads.
 struct Rack {
     config: Config,
     state: State,
@@ -61,24 +62,24 @@ fn hot_key_is_spread_after_two_periods_and_removed_three_after_it_cools() {
     rack.period(&[]);
     assert_eq!(kinds(&rack.period(&[(3, 50_000)])), [(key(3), ChangeKind::Installed)]);
     rack.period(&[(3, 50_000)]);
-    assert_eq!(rack.holders(3), usize::from(SERVERS), "more than all servers have otherwise");
+    assert_eq!(rack.holders(3), usize::from(SERVERS), "the key's load exceeds the rest of the rack's");
     let cold: Vec<Vec<Change>> = (0..3).map(|_| rack.period(&[])).collect();
     assert_eq!(rack.holders(3), 0);
     assert_eq!(kinds(&cold.concat()).last(), Some(&(key(3), ChangeKind::Removed)));
-    assert_eq!(rack.state.previous.len(), 0, "and nothing of it is left");
+    assert_eq!(rack.state.previous.len(), 0, "no count of the key is left");
 }
 
 #[test]
 fn key_below_the_threshold_is_counted_and_not_copied() {
     let mut rack = Rack::new(config());
-    // T is a tenth of a mean of 10,000.
+    // T is a tenth of the mean load of 10,000.
     assert_eq!(kinds(&rack.period(&[(3, 100), (4, 9)])), [(key(3), ChangeKind::Watched)]);
     assert_eq!(rack.state.table[&key(3)].holders, [3]);
     assert_eq!(kinds(&rack.period(&[(3, 3_000)])), [(key(3), ChangeKind::Installed)]);
     assert_eq!(kinds(&rack.period(&[(3, 9_000)])), [(key(3), ChangeKind::Grown)]);
     assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), ChangeKind::Shrunk)]);
     assert_eq!(kinds(&rack.period(&[(3, 100)])), [(key(3), ChangeKind::Withdrawn)]);
-    assert_eq!(kinds(&rack.period(&[])), [], "a half of the hundred before");
+    assert_eq!(kinds(&rack.period(&[])), [], "the prediction is half of the previous 100");
     assert_eq!(kinds(&rack.period(&[])), [(key(3), ChangeKind::Removed)]);
 }
 
@@ -86,13 +87,14 @@ fn key_below_the_threshold_is_counted_and_not_copied() {
 fn chance_changes_no_holders() {
     let mut rack = Rack::new(Config { threshold_start_ppm: 5_000, ..config() });
     let (mut changes, mut state) = (0, 1_u64);
-    // T is 50 requests; loads of one to six times T, each of which stands at a border, and counts that scatter as chance does.
+    // T is 50 requests. The loads are one to six times T, each at a border, and the counts scatter
+    // randomly.
     for period in 0..300 {
         let scattered = |number: u64, state: &mut u64| {
             let mean = number * 50;
             *state = crate::key::mix(*state + 1);
             let sum: u64 = (0..8).map(|byte| *state >> (8 * byte) & 0xff).sum();
-            // A sum of eight bytes has a deviation of 209.
+            // A sum of eight random bytes has a standard deviation of 209.
             mean.saturating_add_signed((sum as i64 - 1_020) * (mean.isqrt() as i64) / 209)
         };
         let requests: Vec<(u64, u64)> =
@@ -112,7 +114,7 @@ fn full_table_holds_the_highest_keys_and_challengers_must_be_clearly_higher() {
     }
     let entries = |rack: &Rack| rack.state.table.keys().copied().collect::<Vec<_>>();
     assert_eq!(entries(&rack), [6, 7, 8, 9].map(key));
-    // 620 beside 600 is chance, 900 is not.
+    // 620 against 600 may be chance, 900 may not.
     assert_eq!(kinds(&rack.period(&[(5, 620), (6, 600), (7, 700), (8, 800), (9, 900)])), []);
     for _ in 0..2 {
         rack.period(&[(5, 900), (6, 600), (7, 700), (8, 800), (9, 900)]);
@@ -159,8 +161,8 @@ fn switch_holds_the_highest_keys_above_t_and_challengers_must_be_clearly_higher(
     let requests = [(1, 9_000), (2, 8_000), (3, 7_000), (4, 100)];
     rack.period(&requests);
     assert_eq!(in_switch(&rack), [1, 2].map(key));
-    assert_eq!(rack.holders(1), 7, "holders are as ever");
-    // 8,300 beside 8,000 is no more than a share of it.
+    assert_eq!(rack.holders(1), 7, "the key's holders do not change");
+    // 8,300 exceeds 8,000 by less than the slack.
     for third in [8_300, 7_000, 8_300, 8_300] {
         rack.period(&[(1, 9_000), (2, 8_000), (3, third), (4, 100)]);
         assert_eq!(in_switch(&rack), [1, 2].map(key));
@@ -170,7 +172,7 @@ fn switch_holds_the_highest_keys_above_t_and_challengers_must_be_clearly_higher(
     assert_eq!(in_switch(&rack), [1, 3].map(key));
     let of_second: Vec<ChangeKind> = changes.iter().filter(|it| it.key == key(2)).map(|it| it.kind).collect();
     assert_eq!(of_second, [ChangeKind::Switched]);
-    // Only the first is above T, although there is room for more.
+    // Only the first key is above T, although the switch has room for more.
     for _ in 0..3 {
         rack.period(&[(1, 9_000), (2, 300), (3, 300), (4, 100)]);
     }
@@ -180,7 +182,7 @@ fn switch_holds_the_highest_keys_above_t_and_challengers_must_be_clearly_higher(
 #[test]
 fn copy_in_the_switch_does_not_flap_at_t() {
     let mut rack = Rack::new(Config { values_max: 8, ..config() });
-    // T is a tenth of a mean of about 10,400.
+    // T is a tenth of the mean load of about 10,400.
     let kinds: Vec<ChangeKind> = (0..20)
         .flat_map(|period| rack.period(&[(3, 3_000), (4, 1_040 + 15 * (period % 3))]))
         .filter(|change| change.key == key(4))
@@ -193,7 +195,7 @@ fn copy_in_the_switch_does_not_flap_at_t() {
 fn without_server_copies_the_switch_holds_the_highest_keys_as_in_netcache() {
     let mut rack = Rack::new(Config { values_max: 3, holders_max: 0, ..config() });
     let kinds_of = |changes: &[Change]| kinds(changes);
-    // All far below T, but for the first.
+    // All loads except the first are far below T.
     let requests = [(1, 20_000), (2, 90), (3, 80), (4, 70), (5, 5)];
     assert_eq!(
         kinds_of(&rack.period(&requests)),
@@ -209,7 +211,7 @@ fn without_server_copies_the_switch_holds_the_highest_keys_as_in_netcache() {
     }
     assert_eq!(in_switch(&rack), [1, 2, 3].map(key));
     assert!(rack.state.table.values().all(|entry| !entry.is_copied()), "whatever T is");
-    // One turns cold, and another one takes its place.
+    // A key turns cold, and another one takes its place in the switch.
     let changes: Vec<Change> = (0..4).flat_map(|_| rack.period(&[(1, 20_000), (3, 80), (4, 70)])).collect();
     assert_eq!((in_switch(&rack), rack.holders(2)), ([1, 3, 4].map(key).to_vec(), 0));
     assert!(changes.iter().any(|change| (change.key, change.kind) == (key(4), ChangeKind::Installed)));
@@ -240,7 +242,7 @@ fn any_report_yields_a_bounded_table() {
     assert_eq!(plan(&config, &state, &nothing, &nobody, owner).state.table.len(), 0);
 }
 
-/// Requests of some periods: keys and counts.
+/// Requests of several periods, as keys and counts.
 fn periods() -> impl Strategy<Value = Vec<Vec<(u64, u64)>>> {
     let request = (0_u64..40, prop_oneof![0_u64..20, 0_u64..2_000, 0_u64..200_000]);
     prop::collection::vec(prop::collection::vec(request, 0..40), 1..12)

@@ -6,8 +6,8 @@ use crate::config::MILLION;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MicroQueries(pub u64);
 
-/// L̂ = α · L(previous period) + (1 − α) · L(this period). Counts are capped at 10¹², more than a switch has packets in a
-/// period, so that nothing overflows.
+/// L̂ = α · L(previous period) + (1 − α) · L(this period). Counts are capped at 10¹², more packets
+/// than a switch sees in a period, so that nothing overflows.
 pub fn predict(history_ppm: u32, previous: u64, current: u64) -> MicroQueries {
     const COUNT_MAX: u64 = 1_000_000_000_000;
     let history = u64::from(history_ppm.min(MILLION));

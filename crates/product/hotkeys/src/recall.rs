@@ -3,8 +3,8 @@
 use crate::key::HotKey;
 use alloc::vec::Vec;
 
-/// How many of the `top` keys with the highest exact counts were found. Keys that tie for the last places are
-/// interchangeable: as many of them count as there are places.
+/// How many of the `top` keys with the highest exact counts were found. Keys that tie for the last
+/// place are interchangeable: any of them counts, up to the number of places left.
 pub fn recall(exact: &[(HotKey, u64)], top: usize, mut is_found: impl FnMut(&HotKey) -> bool) -> usize {
     let mut counts: Vec<u64> = exact.iter().map(|(_, count)| *count).collect();
     counts.sort_unstable_by(|one, other| other.cmp(one));
@@ -31,7 +31,7 @@ mod tests {
             recall(&exact, top, |other| numbers.iter().any(|number| key(*number) == *other))
         };
         assert_eq!(count(2, &[1, 4]), 2);
-        assert_eq!(count(2, &[2, 3, 4]), 1, "there is one place for the three");
+        assert_eq!(count(2, &[2, 3, 4]), 1, "three keys tie for one place");
         assert_eq!(count(2, &[1, 5]), 1);
         assert_eq!((count(9, &[1, 5, 7]), count(0, &[1])), (2, 0));
         assert_eq!(recall(&[], 3, |_| true), 0);

@@ -1,43 +1,47 @@
-//! The threshold T (KVSwitch §4.1.3): it falls while load is uneven, and rises again.
+//! The threshold T (KVSwitch §4.1.3): it falls while load is uneven, and rises again when load is
+//! even.
 //!
-//! The paper lowers T while the most loaded server is too far above the mean, and never raises it, so that after one burst
-//! everything stays copied for ever. Here, even load for some periods raises T by one step. If that was too much, T falls
-//! again, and the next step comes after twice the wait; a step that goes well halves the wait.
+//! The paper lowers T while the most loaded server is too far above the mean, and never raises it,
+//! so after a single burst everything would stay copied for ever. Here, even load for some periods
+//! raises T by one step. If that makes load uneven, T falls again, and the wait before the next
+//! step doubles; a step that keeps load even halves the wait.
 //!
-//! T is a share of the mean load of a server, so that it fits a quiet night too. Chance is no imbalance: of requests that
-//! are spread evenly, n to a server on average, a server gets √n more or less.
+//! T is a share of the mean load of a server, so that it also fits times of low load. Random
+//! variation is no imbalance: if requests are spread evenly, n to a server on average, a server's
+//! count has a standard deviation of √n.
 
 use crate::config::{Config, MILLION};
 use crate::predict::MicroQueries;
 
-/// The wait doubles this often at most.
+/// The wait doubles at most this many times.
 const DOUBLINGS_MAX: u32 = 5;
-/// A server may be this many standard deviations above the mean by chance: one of 1,024 servers is.
+/// A server may be this many standard deviations above the mean by chance, as one of 1,024 servers
+/// is.
 const CHANCE_DEVIATIONS: u64 = 3;
 
-/// T, and for how long load has been even.
+/// T, and how long load has been even.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
     /// T as a share of the mean load of a server, in millionths.
     pub share_ppm: u32,
     even_periods: u32,
-    /// Doublings of the wait.
+    /// How often the wait has been doubled.
     doublings: u32,
-    /// The last step raised T.
+    /// The last change raised T.
     was_raised: bool,
 }
 
-/// How loads are spread.
+/// How evenly load is spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Uneven,
-    /// Neither too uneven nor so even that T could rise.
+    /// Not uneven, but not so even that T could rise.
     Fair,
     Even,
 }
 
 impl Threshold {
-    /// T₀.
+    /// Begins with T₀.
     pub fn new(config: &Config) -> Self {
         Self { share_ppm: config.threshold_start_ppm, even_periods: 0, doublings: 0, was_raised: false }
     }
@@ -63,7 +67,7 @@ impl Threshold {
                 Self { even_periods: self.even_periods + 1, ..stays }
             }
             Load::Even => {
-                // At least by one millionth, or a small share would never rise.
+                // At least one millionth more, otherwise a small share would never rise.
                 let higher = (share * u64::from(MILLION) / factor).max(share + 1);
                 let share_ppm = higher.min(config.threshold_start_ppm.into()) as u32;
                 Self { share_ppm, was_raised: share_ppm > self.share_ppm, ..stays }
@@ -71,8 +75,9 @@ impl Threshold {
         }
     }
 
-    /// The load of T for servers with these loads. A holder gets about T requests of a key per period; a copy is not worth
-    /// making for fewer than a key is watched for, however uneven load is.
+    /// T as a load, for servers with these loads. A holder gets about T requests of a key per
+    /// period. T is at least `requests_min`: for fewer requests a copy is not worth its cost,
+    /// however uneven load is.
     pub(crate) fn of(self, config: &Config, loads: &[u64]) -> MicroQueries {
         let micro = total(loads).saturating_mul(self.share_ppm.into()) / loads.len().max(1) as u128;
         let least = u128::from(config.requests_min) * u128::from(MILLION);
@@ -136,7 +141,7 @@ mod tests {
         assert_eq!(
             (first.of(&CONFIG, &[]), first.of(&CONFIG, &[9; 3])),
             (least, least),
-            "no copy is worth making"
+            "a copy for fewer requests is not worth its cost"
         );
     }
 
@@ -149,7 +154,7 @@ mod tests {
         assert_eq!(after(low, &EVEN, 1_000).share_ppm, CONFIG.threshold_start_ppm);
     }
 
-    /// Load is even at one share and uneven at the next one above.
+    /// Load is even with one share, and uneven with the next higher one.
     #[test]
     fn failed_raises_become_rare() {
         let mut threshold = after(Threshold::new(&CONFIG), &UNEVEN, 3);
@@ -168,11 +173,12 @@ mod tests {
 
     #[test]
     fn chance_is_no_imbalance() {
-        // 100 requests a server: 13 and 8 are luck, though 13 is above the bound of 10 %.
+        // With 100 requests per server, deviations of 13 and 8 are chance, although 13 exceeds the
+        // maximum imbalance of 10 %.
         let first = Threshold::new(&CONFIG);
         assert_eq!(first.next(&CONFIG, &[113, 92, 95, 100]).share_ppm, first.share_ppm);
         assert_ne!(first.next(&CONFIG, &[160, 80, 80, 80]).share_ppm, first.share_ppm);
-        // The same shares of many requests are not.
+        // The same shares of many requests are an imbalance.
         assert_ne!(first.next(&CONFIG, &[1_130_000, 920_000, 950_000, 1_000_000]).share_ppm, first.share_ppm);
         assert_eq!(first.next(&CONFIG, &[]).share_ppm, first.share_ppm);
         assert_eq!(first.next(&CONFIG, &[u64::MAX; 2]).share_ppm, first.share_ppm, "nothing overflows");
