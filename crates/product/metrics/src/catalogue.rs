@@ -1,15 +1,16 @@
-//! Every metric: name (the unit is last; counters get the suffix `_total`), type, labels and help. The list in `docs/METRICS.md` is generated
-//! from this. Metrics of the cluster's status take their help from the catalogue of fields, which screens share.
+//! Every metric: name, type, labels and help. A name ends with its unit; counters also get the
+//! suffix `_total`. The list in `docs/METRICS.md` is generated from this. Metrics of the cluster's
+//! status take their help from the catalogue of fields, which `status` and `top` also use.
 
 use nicekv_fields::{balancing, hot, keyspace, table};
 
-/// The role that has a metric.
+/// The role that exports a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Every process.
     Process,
     Node,
-    /// The storage target of a node, if there are object keyspaces.
+    /// The storage target of a node; it runs if there are keyspaces of objects.
     Target,
     Switch,
     Metadata,
@@ -19,16 +20,16 @@ pub enum Owner {
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, from the start of the process.
+    /// It only grows while the process runs.
     Counter,
     Gauge,
-    /// Durations.
+    /// Its values are durations.
     Histogram,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Without `_total`.
+    /// The name, without the suffix `_total`.
     pub name: &'static str,
     pub kind: Kind,
     /// Names of its labels.
@@ -38,13 +39,13 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The name in queries.
+    /// The name in PromQL queries.
     pub fn full_name(&self) -> String {
         let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
         format!("{}{suffix}", self.name)
     }
 
-    /// Seconds, bytes, or 1 for a plain number.
+    /// The unit: seconds, bytes, or 1 for a plain number.
     pub fn unit(&self) -> &'static str {
         let ends_with = |unit: &&&str| self.name.rsplit('_').next() == Some(**unit);
         ["seconds", "bytes"].iter().find(ends_with).copied().unwrap_or("1")
@@ -245,7 +246,7 @@ mod tests {
                 Owner::Gateway => "gateway",
             };
             assert!(metric.name.starts_with(&format!("nicekv_{owner}_")), "{metric:?}");
-            // A target is labelled with its node.
+            // A target is labelled with the name of its node.
             let label = if metric.owner == Owner::Target { "node" } else { owner };
             assert!(metric.owner == Owner::Metadata || metric.labels[0] == label, "{metric:?}");
         }

@@ -1,4 +1,5 @@
-//! Counters of nodes and gateways: each with its metric, and with the event that is logged when it grows, if there is one.
+//! Counters of nodes and gateways, each with its metric, and with the log event for its growth, if
+//! there is one.
 
 use crate::catalogue::*;
 use log::Level;
@@ -9,7 +10,7 @@ use nicekv_replica::Counters;
 pub struct Counter<T: 'static> {
     pub metric: &'static Metric,
     pub read: fn(&T) -> u64,
-    /// Level and name of the event.
+    /// Level and name of the log event.
     pub event: Option<(Level, &'static str)>,
 }
 
@@ -26,7 +27,7 @@ const fn logged<T>(
     Counter { metric, read, event: Some((level, event)) }
 }
 
-/// A message of another release was received; the event says from where.
+/// Name of the event that a message of another release was received; the event names the sender.
 pub const OTHER_VERSION: &str = "other-version";
 
 pub static NODE_COUNTERS: &[Counter<Counters>] = &[

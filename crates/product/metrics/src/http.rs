@@ -1,7 +1,8 @@
-//! The endpoint: as much of HTTP/1.1 as a scraper needs, on one thread.
+//! The metrics endpoint: as much of HTTP/1.1 as a scraper needs, on one thread.
 //!
-//! Anyone may connect, so no client may block others or load the roles: the number and duration of connections, the length of requests and
-//! the rate of generated pages are bounded. A new connection displaces the oldest one.
+//! Anyone may connect, so no client may block others or load the roles: the number and duration of
+//! connections, the length of requests, and the rate of generated pages are bounded. If there are
+//! too many connections, a new one displaces the oldest.
 
 use crate::Page;
 use httparse::Status;
@@ -11,19 +12,19 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
 
-/// Open connections; at the limit the oldest is closed.
+/// Maximum open connections; a further one displaces the oldest.
 const CONNECTIONS_MAX: usize = 16;
-/// Connections accepted in a row before open ones are served.
+/// Maximum connections accepted in a row before the open ones are served.
 const ACCEPTS_MAX: usize = 16;
-/// Length of a request.
+/// Maximum bytes of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Header lines of a request.
+/// Maximum header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// Duration of a request and its response, whatever the client sends.
+/// Maximum duration of a connection, whatever the client sends.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// Pause after accept has failed, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a page is served again.
+/// How long a generated page is reused.
 const PAGE_LIFETIME: Duration = Duration::from_millis(200);
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -46,13 +47,13 @@ struct Server {
     page: Page,
     /// The last page, and when it expires.
     made: Option<(Rc<[u8]>, u64)>,
-    /// Oldest first.
+    /// Open connections, oldest first.
     open: Vec<Connection>,
     accept_at_ns: u64,
 }
 
 impl Server {
-    /// Waits; returns which connections are ready.
+    /// Waits for events. Returns which connections are ready.
     fn sleep(&self, waker: &Waker) -> io::Result<Vec<bool>> {
         let accepts = now().boot_ns >= self.accept_at_ns;
         let mut descriptors = vec![readable(waker), interest(&self.listener, accepts, false)];
@@ -89,7 +90,7 @@ impl Server {
                     self.open.push(Connection::new(stream, now.after(EXCHANGE_MAX)));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The client has already gone.
+                // The client has already disconnected.
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -100,7 +101,7 @@ impl Server {
         }
     }
 
-    /// Serves a connection; false if it has to be closed.
+    /// Serves a connection. Returns false if it has to be closed.
     fn serve(&mut self, now: Now, index: usize) -> bool {
         let is_sound = self.open[index].read().is_ok();
         if let Some(asked) = self.open[index].take_request() {
@@ -131,13 +132,14 @@ impl Server {
             return text.clone();
         }
         let text: Rc<[u8]> = self.page.text().into_bytes().into();
-        // Generating it may have taken a while.
+        // The page expires this long after it was generated, because generating it may have taken a
+        // while.
         self.made = Some((text.clone(), nicekv_runtime::now().after(PAGE_LIFETIME)));
         text
     }
 }
 
-/// What a request asks for.
+/// What an HTTP request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Metrics { has_body: bool },
@@ -150,7 +152,8 @@ struct Answer {
     sent: usize,
 }
 
-/// A request, its response, and whatever the client sends until it closes.
+/// A connection with its one request and the response. Bytes after the request are discarded until
+/// the client closes.
 struct Connection {
     stream: TcpStream,
     ends_ns: u64,
@@ -204,7 +207,8 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        // Closing now, with unread input, would reset the connection and lose the response: the client closes first.
+        // Only the sending side is closed: closing with unread input would reset the connection and
+        // could lose the response. The client closes first.
         self.stream.shutdown(Shutdown::Write)
     }
 }

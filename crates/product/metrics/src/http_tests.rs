@@ -24,7 +24,7 @@ impl Running {
         stream
     }
 
-    /// All that is answered to these bytes.
+    /// Sends these bytes, and returns everything that the server sends until it closes.
     fn exchange(&self, request: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
@@ -51,7 +51,7 @@ fn metrics_path_is_served_and_others_are_refused() {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(CONTENT_TYPE), "{head}");
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
     assert!(body.contains("\nprocess_open_fds ") && body.ends_with("# EOF\n"), "{body}");
-    assert!(!body.contains("nicekv_node_"), "there is no node: {body}");
+    assert!(!body.contains("nicekv_node_"), "the process has no node: {body}");
     let head = running.exchange(b"HEAD /metrics?x=y HTTP/1.0\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
     let long = [b"GET /metrics HTTP/1.1\r\nX: ".as_slice(), &[b'x'; REQUEST_BYTES_MAX]].concat();
@@ -73,14 +73,14 @@ fn idle_and_partial_clients_do_not_block_others() {
     let running = Running::start();
     let mut silent: Vec<_> = (0..4 * CONNECTIONS_MAX).map(|_| running.connect()).collect();
     for (number, stream) in silent.iter_mut().enumerate() {
-        // Those that have given way already may refuse it.
+        // Connections that were displaced already may refuse the bytes.
         let _ = stream.write_all(&b"GET /metrics HTTP/1.1\r\nHost: "[..number % 20]);
     }
     let began = Instant::now();
     for _ in 0..2 * CONNECTIONS_MAX {
         assert!(running.scrape().ends_with("# EOF\n"));
     }
-    assert!(began.elapsed() < EXCHANGE_MAX, "nobody waits for the others to be given up");
+    assert!(began.elapsed() < EXCHANGE_MAX, "the request waited for idle connections to expire");
     running.end();
 }
 

@@ -6,8 +6,9 @@
 //!                        └─▶ page: samples by the [`catalogue`], cached briefly
 //! ```
 //!
-//! Roles know nothing of metrics: they count what they need and answer when they are asked. However many clients read the page, roles are
-//! asked once per generated page. A role that does not answer is left out and reported as not answering.
+//! Roles do not depend on this crate: they keep counters and answer inquiries. However many clients
+//! read the page, each role is asked once per generated page. A role that does not answer is left
+//! out, and is reported as not answering.
 
 pub mod catalogue;
 pub mod counters;

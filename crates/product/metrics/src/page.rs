@@ -26,14 +26,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page of these roles, and of their process.
+    /// A page of these roles and of their process.
     pub fn new(sources: Vec<Source>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Roles { sources, pages: AtomicU64::new(0) }));
         Self { registry }
     }
 
-    /// The page as of now; takes up to two seconds if roles do not answer.
+    /// Generates the page; takes up to two seconds if roles do not answer.
     pub fn text(&self) -> String {
         let mut text = String::new();
         text::encode(&mut text, &self.registry).expect("a string takes everything");
@@ -94,7 +94,7 @@ impl Value {
         match (self, kind) {
             (Self::Whole(value), Kind::Counter) => ConstCounter::new(*value).encode(encoder),
             (Self::Real(value), Kind::Counter) => ConstCounter::new(*value).encode(encoder),
-            // Values are far below the limit of i64.
+            // Values are far below the maximum of i64.
             (Self::Whole(value), _) => ConstGauge::new(*value as i64).encode(encoder),
             (Self::Real(value), _) => ConstGauge::new(*value).encode(encoder),
             (Self::Histogram(durations), _) => encode_durations(durations, encoder),

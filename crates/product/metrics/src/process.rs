@@ -14,7 +14,7 @@ pub(crate) fn gather(samples: &mut Samples, pages: u64) {
     samples.set_real(&CPU, &[], stat.cpu_ticks as f64 / ticks_per_second);
     samples.set(&RESIDENT, &[], stat.resident_pages * rustix::param::page_size() as u64);
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        // One of them is the open directory itself.
+        // One of the entries is the open directory itself.
         samples.set(&DESCRIPTORS, &[], descriptors.count().saturating_sub(1) as u64);
     }
     if let Some(booted_s) = booted_s() {
@@ -32,7 +32,8 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name in brackets, which may itself contain spaces and brackets.
+        // The second field is the program's name in parentheses; the name may contain spaces and
+        // parentheses.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();

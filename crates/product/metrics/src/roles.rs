@@ -1,4 +1,4 @@
-//! Samples of each role.
+//! Collects the samples of each role.
 
 use crate::catalogue::*;
 use crate::counters::{GATEWAY_COUNTERS, NODE_COUNTERS};
@@ -16,7 +16,7 @@ use nicekv_runtime::{SwitchInquirer, SwitchObservation};
 use nicekv_switch::Counter;
 use std::time::{Duration, Instant};
 
-/// A role of this process, which can be asked how it is.
+/// A role of this process whose state can be read.
 #[derive(Clone)]
 pub enum Source {
     /// A storage node by name, and its storage target.
@@ -30,7 +30,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The role and its name.
+    /// The kind of role, and its name.
     pub fn name(&self) -> (&'static str, &str) {
         match self {
             Self::Node(name, ..) => ("node", name),
@@ -40,7 +40,7 @@ impl Source {
         }
     }
 
-    /// Whether it has metrics of this owner.
+    /// Whether the role has metrics of this owner.
     pub(crate) fn has(&self, owner: Owner) -> bool {
         match self {
             Self::Node(..) => matches!(owner, Owner::Node | Owner::Target),
@@ -50,7 +50,7 @@ impl Source {
         }
     }
 
-    /// Asks the role and adds its samples; waits until `deadline`.
+    /// Reads the role's state and adds its samples; waits until `deadline` at most.
     pub(crate) fn gather(&self, samples: &mut Samples, deadline: Instant) {
         let left = || deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let is_answering = match self {

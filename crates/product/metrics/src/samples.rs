@@ -43,7 +43,7 @@ impl Samples {
     }
 }
 
-/// Counters of a socket, by the label `outcome`.
+/// Counters of a socket, by value of the label `outcome`.
 pub(crate) fn outcomes(datagrams: &DatagramCounters) -> [(&'static str, u64); 4] {
     let DatagramCounters { received, too_long, sent, lost } = *datagrams;
     [("received", received), ("sent", sent), ("lost", lost), ("too_long", too_long)]

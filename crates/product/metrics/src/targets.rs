@@ -30,7 +30,7 @@ pub(crate) fn observe_target(samples: &mut Samples, name: &str, observed: &Targe
 }
 
 fn observe_progress(samples: &mut Samples, name: &str, progress: &Progress) {
-    // Without a map chunks cannot move.
+    // Without a group map, chunks cannot move.
     let is_moving = progress.version.0 > 0 && !progress.has_moved;
     for (metric, value) in [
         (&TARGET_CHUNKS, progress.chunks as u64),
