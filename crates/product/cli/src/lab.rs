@@ -1,4 +1,5 @@
-//! Names and paths of labs: clusters of network namespaces that `nicekv lab` creates, and that commands find by the environment.
+//! Names and paths of labs. A lab is a cluster of network namespaces, which `nicekv lab` creates
+//! and commands find by an environment variable.
 //!
 //! | | default | `NICEKV_LAB=NAME` |
 //! | --- | --- | --- |
@@ -12,17 +13,18 @@ use std::path::{Path, PathBuf};
 
 /// The environment variable that names one of several labs.
 pub const LAB_VARIABLE: &str = "NICEKV_LAB";
-/// Where running clusters leave what commands need to find them.
+/// Directory where running clusters write the files by which commands find them.
 pub const RUN_DIRECTORY: &str = "/run/nicekv";
-/// Where `ip netns` keeps network namespaces by name.
+/// Directory where `ip netns` keeps named network namespaces.
 pub const NAMESPACE_DIRECTORY: &str = "/run/netns";
 const NAME_BYTES_MAX: usize = 32;
 
-/// One of the labs of this machine.
+/// The name of a lab of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabName(Option<String>);
 
-/// A name that could leave the directory, or make a namespace ambiguous.
+/// The name is invalid: it could lead outside the directory, or make the name of a namespace
+/// ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidLabName(String);
 
@@ -81,7 +83,7 @@ impl LabName {
         }
     }
 
-    /// Before a host's name, the name of its network namespace.
+    /// Prefix of the names of the lab's network namespaces; a host's name follows it.
     pub fn namespace_prefix(&self) -> String {
         match &self.0 {
             None => "nicekv-".into(),
@@ -89,17 +91,17 @@ impl LabName {
         }
     }
 
-    /// Configuration, logs and data.
+    /// Directory of the lab's configuration, logs and data.
     pub fn directory(&self) -> PathBuf {
         self.path("")
     }
 
-    /// What commands read to find the lab; it exists as long as anything of the lab does.
+    /// The file by which commands find the lab; it exists as long as any part of the lab does.
     pub fn state_file(&self) -> PathBuf {
         self.path(".json")
     }
 
-    /// Locked by the command that changes the lab.
+    /// The lock file, held by the command that changes the lab.
     pub fn lock_file(&self) -> PathBuf {
         self.path(".lock")
     }

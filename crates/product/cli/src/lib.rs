@@ -1,6 +1,8 @@
-//! Code that the project's command-line programs share: usage errors, and finding each other.
+//! Code that the project's command-line programs share: usage errors, and finding each other's
+//! binaries.
 //!
-//! `nicekv lab …` runs the program `nicekv-lab`, and the lab runs `nicekv node …`; [`find`] locates them.
+//! `nicekv lab …` runs the program `nicekv-lab`, and the lab runs `nicekv node …`; [`find`] locates
+//! them.
 
 pub mod lab;
 mod programs;

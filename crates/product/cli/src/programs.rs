@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A program that is neither beside this one nor in `PATH`.
+/// A program was found neither in the directory of this one nor in `PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     pub program: &'static str,
@@ -28,20 +28,20 @@ impl fmt::Display for Missing {
     }
 }
 
-/// The command that builds a program with this one's profile.
+/// The command that builds a program with the profile of this one.
 fn how_to_build(program: &str) -> String {
     let release = if cfg!(debug_assertions) { "" } else { " --release" };
     format!("cargo build{release} -p {program}")
 }
 
-/// Finds a program of the project: beside this program, or else in `PATH`.
+/// Finds a program of the project: in the directory of this program, otherwise in `PATH`.
 ///
 /// # Errors
 /// The program is missing; the message says how to build it.
 pub fn find(program: &'static str) -> Result<PathBuf, Missing> {
     let own = env::current_exe().unwrap_or_default();
     let directory = own.parent().unwrap_or(Path::new("."));
-    // Test programs are one directory deeper.
+    // Test binaries are one directory deeper than programs.
     let directory = match directory.file_name() {
         Some(name) if name == "deps" => directory.parent().unwrap_or(directory),
         _ => directory,

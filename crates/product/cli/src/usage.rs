@@ -1,11 +1,12 @@
-//! Usage errors, in one line like all errors.
+//! Usage errors, printed as one line like all errors.
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Parses the arguments of this process; prints `--help` or `--version` and exits if they ask for it.
+/// Parses the arguments of this process. If they ask for `--help` or `--version`, prints it and
+/// exits.
 ///
 /// # Errors
 /// One line with the mistake and the command that shows help.
@@ -23,7 +24,7 @@ pub fn parse<Arguments: Parser>() -> Result<Arguments, String> {
 fn usage_error(error: &clap::Error, program: &str) -> String {
     let text = error.to_string();
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).map(str::to_owned);
-    // clap shows no usage for a refused value; then the first argument is the command.
+    // For a refused value, clap's error has no usage line; then the first argument is the command.
     let usage = usage.unwrap_or_else(|| format!("{program} {}", std::env::args().nth(1).unwrap_or_default()));
     let words = usage.split(' ').skip(1);
     let command: String = words
