@@ -1,7 +1,9 @@
-//! The catalogue of what a cluster shows: each field once, with its name, unit, help, and how it is read from the status.
+//! The catalogue of the fields that commands and metrics show: each with its name, unit, help, and
+//! how it is read from the status.
 //!
-//! `nicekv status`, `top` and the list commands print fields as columns; the metrics of the metadata service export them with the same
-//! help. A name is the heading of a column, and the value of a label where a metric has one sample for each.
+//! `nicekv status`, `top` and the list commands print fields as columns; the metrics of the
+//! metadata service export them with the same help. A field's name is the heading of its column; in
+//! a metric with one sample per field, it is the value of a label.
 
 use nicekv_metadata::{
     HealthCounts, HotEntryStatus, HotSwitchStatus, KeyspaceStatus, MigrationStatus, NodeStatus, NodeWish,
@@ -18,7 +20,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The number for people; the unit is in the field's name or behind the number.
+    /// Formats the number for people; the unit is in the field's name, or follows the number.
     pub fn print(self, number: u64) -> String {
         match self {
             Self::Count | Self::PerSecond => number.to_string(),
@@ -28,7 +30,7 @@ impl Unit {
     }
 }
 
-/// A size in words: 1,000 bytes are a kB, as disks are sold.
+/// A size for people, in decimal units: 1 kB is 1,000 bytes.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if bytes < 1000 {
@@ -38,7 +40,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{:.1} {}", bytes as f64 / 1000f64.powi(unit as i32 + 1), UNITS[unit])
 }
 
-/// A number of a `T`.
+/// A number that can be read from a `T`.
 #[derive(Debug)]
 pub struct Field<T> {
     pub name: &'static str,
@@ -55,7 +57,7 @@ impl<T> Clone for Field<T> {
 
 impl<T> Copy for Field<T> {}
 
-/// A column of a table: a field, or text.
+/// A column of a table: a number, or text.
 #[derive(Debug)]
 pub enum Column<T> {
     Number(Field<T>),
@@ -90,7 +92,7 @@ const fn field<T>(name: &'static str, unit: Unit, help: &'static str, read: fn(&
 use Column::{Number, Text};
 use Unit::{Bytes, Count, PerSecond, Percent};
 
-/// Partitions by health, best first. Each is in one state.
+/// Partitions by health, best first. Each partition is counted in one of these states.
 pub mod health {
     use super::*;
 
@@ -277,7 +279,7 @@ pub mod hot {
     ];
 }
 
-/// Balancing of a keyspace by migration.
+/// Balancing by migration in one keyspace.
 pub mod balancing {
     use super::*;
 
