@@ -168,8 +168,8 @@ fn counted(config: &Config, state: &State, report: &PeriodReport<'_>) -> BTreeMa
     let mut candidates: Vec<_> = report.candidates.to_vec();
     candidates.sort_unstable_by_key(|(key, count)| (Reverse(*count), *key));
     candidates.truncate(config.keys_max as usize);
-    // A removed entry may have counted requests before its removal, and a new entry's key was a
-    // candidate before: both counts are added.
+    // Ignores counts of entries that were removed. A new entry's key may have been a candidate earlier in
+    // the period: then both counts are added.
     let hot = report.hot.iter().filter(|(key, _)| state.table.contains_key(key));
     for (key, count) in hot.chain(&candidates) {
         let sum = counts.entry(*key).or_default();

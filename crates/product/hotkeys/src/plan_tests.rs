@@ -62,7 +62,7 @@ fn hot_key_is_spread_after_two_periods_and_removed_three_after_it_cools() {
     rack.period(&[]);
     assert_eq!(kinds(&rack.period(&[(3, 50_000)])), [(key(3), ChangeKind::Installed)]);
     rack.period(&[(3, 50_000)]);
-    assert_eq!(rack.holders(3), usize::from(SERVERS), "the key's load exceeds the rest of the rack's");
+    assert_eq!(rack.holders(3), usize::from(SERVERS), "its load asks for all servers");
     let cold: Vec<Vec<Change>> = (0..3).map(|_| rack.period(&[])).collect();
     assert_eq!(rack.holders(3), 0);
     assert_eq!(kinds(&cold.concat()).last(), Some(&(key(3), ChangeKind::Removed)));
