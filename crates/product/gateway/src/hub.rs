@@ -12,7 +12,7 @@ pub(crate) const KEYSPACE: KeyspaceId = KeyspaceId::DEFAULT;
 /// The error for a connection that has reached its limit of subscriptions.
 fn too_many(subscribed: usize, names_max: usize) -> CommandError {
     CommandError::text(format!(
-        "ERR this connection listens to {subscribed} channels and patterns, its limit for now: of the {names_max} that a thread of the gateway has room for, as many are left to others"
+        "ERR this connection listens to {subscribed} channels and patterns, its limit for now: at least as many of the {names_max} of a gateway thread must stay free for others"
     ))
 }
 

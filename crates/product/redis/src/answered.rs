@@ -1,20 +1,20 @@
-//! How a request ended.
+//! The result of a request.
 
 use nicekv_client::{Answer, OperationError, Outcome, SharedBytes};
 use nicekv_proto::{Form, OpId};
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
     pub result: Result<Answer<'a>, OperationError>,
-    /// The buffer of the answer's value, if that is large.
+    /// The buffer of the value, if the value is large.
     pub shared: Option<&'a SharedBytes>,
-    /// What the host knows about why no replica has answered; empty or begins with a semicolon.
+    /// The host's explanation why no replica has answered; empty, or begins with a semicolon.
     pub cause: &'a str,
 }
 
 impl Answered<'_> {
-    /// A request that has no answer but its success.
+    /// The result of a request that only succeeds or fails.
     pub fn confirmed(result: Result<(), OperationError>) -> Self {
         let answer = Answer {
             outcome: Outcome::Done,

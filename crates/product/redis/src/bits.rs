@@ -1,34 +1,35 @@
-//! Values as bits: bit 0 is the highest of the first byte, and bits beyond the value are 0.
+//! Values as sequences of bits: bit 0 is the highest bit of the first byte, and bits beyond the
+//! value are 0.
 
 use crate::range::indexes;
 
-/// Unit of a range.
+/// The unit in which a range counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Bytes,
     Bits,
 }
 
-/// A question about the bits of a value.
+/// A query about the bits of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BitQuery {
     /// The bit at this offset.
     At(u64),
-    /// Number of bits that are 1, in all or in a range.
+    /// Number of bits that are 1, in the whole value or in a range.
     Count(Option<(i64, i64, Unit)>),
     /// Offset of the first bit with this value.
     First {
         /// 1 or 0.
         bit: bool,
         start: i64,
-        /// `None`: the end of the value, behind which all bits are 0.
+        /// `None`: the range has no end; beyond the end of the value, all bits are 0.
         end: Option<i64>,
         unit: Unit,
     },
 }
 
 impl BitQuery {
-    /// The answer, as in Redis; -1 if there is no such bit.
+    /// The answer, as Redis gives it; -1 if no bit matches.
     pub fn of(&self, value: Option<&[u8]>) -> i64 {
         let bytes = value.unwrap_or_default();
         match *self {
@@ -37,7 +38,7 @@ impl BitQuery {
                 byte.map_or(0, |byte| i64::from(byte >> (7 - place % 8) & 1))
             }
             Self::Count(None) => ones(bytes),
-            // As in GETRANGE.
+            // Such a range is empty, as in GETRANGE.
             Self::Count(Some((start, end, _))) if start < 0 && end < 0 && start > end => 0,
             Self::Count(Some((start, end, unit))) => range(bytes, start, end, unit).map_or(0, |range| {
                 let (first, last) = (range.0 / 8, range.1 / 8);
@@ -65,12 +66,12 @@ fn ones(bytes: &[u8]) -> i64 {
     of_words + rest.iter().map(|byte| i64::from(byte.count_ones())).sum::<i64>()
 }
 
-/// Mask of the bits at this offset and behind it.
+/// Mask of the bits from this offset to the end of its byte.
 fn from_place(place: usize) -> u8 {
     0xff >> (place % 8)
 }
 
-/// Mask of the bits at this offset and before it.
+/// Mask of the bits from the beginning of the byte up to and including this offset.
 fn through_place(place: usize) -> u8 {
     0xff << (7 - place % 8)
 }
@@ -106,7 +107,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// Answers bit by bit.
+    /// A reference implementation that looks at each bit.
     fn slowly(value: &[u8], query: &BitQuery) -> i64 {
         let bits: Vec<bool> =
             value.iter().flat_map(|byte| (0..8).map(move |place| byte >> (7 - place) & 1 == 1)).collect();

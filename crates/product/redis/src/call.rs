@@ -1,4 +1,4 @@
-//! A command's arguments, checked as they are taken.
+//! The arguments of a call, with checks for each type.
 
 use crate::error::CommandError;
 use crate::resp::Arguments;
@@ -21,7 +21,7 @@ impl<'a> Call<'a> {
         self.arguments.count()
     }
 
-    /// Any argument, refused if it was cut short.
+    /// An argument; refused if the parser has truncated it.
     pub fn bytes(&self, index: usize) -> Result<&'a [u8], CommandError> {
         let (bytes, length) = (self.arguments.prefix(index), self.arguments.length(index));
         if bytes.len() == length {
@@ -31,7 +31,7 @@ impl<'a> Call<'a> {
         Err(CommandError::text(format!("ERR argument of {length} bytes exceeds the limit of {limit} bytes")))
     }
 
-    /// A key, with the error that names its limit.
+    /// A key; if it is too long, the error names the limit.
     pub fn key(&self, index: usize) -> Result<&'a [u8], CommandError> {
         let key = self.arguments.prefix(index);
         let bytes = self.arguments.length(index);
@@ -42,7 +42,7 @@ impl<'a> Call<'a> {
         Ok(key)
     }
 
-    /// A value, with the error that names its limit.
+    /// A value; if it is too long, the error names the limit.
     pub fn value(&self, index: usize) -> Result<&'a [u8], CommandError> {
         let bytes = self.arguments.length(index);
         let value = self.arguments.prefix(index);
@@ -57,7 +57,7 @@ impl<'a> Call<'a> {
         parse_integer(self.arguments.prefix(index)).ok_or(CommandError::NOT_AN_INTEGER)
     }
 
-    /// Refuses a subcommand with another number of arguments.
+    /// Refuses a subcommand whose number of arguments is not `count`.
     pub fn check_subcommand(&self, count: usize) -> Result<(), CommandError> {
         if self.count() == count {
             return Ok(());
@@ -66,7 +66,7 @@ impl<'a> Call<'a> {
         Err(CommandError::arity(&format!("{}|{subcommand}", self.name)))
     }
 
-    /// Whether an argument is this word, in any case.
+    /// Whether an argument is this word, in upper or lower case.
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.arguments.prefix(index).eq_ignore_ascii_case(word.as_bytes())
     }

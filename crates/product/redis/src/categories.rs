@@ -1,6 +1,6 @@
-//! ACL categories of commands, as in Redis.
+//! ACL categories of commands, the same as in Redis.
 
-/// In the order in which Redis lists them. Some have no command here.
+/// In the order in which Redis lists them. Some categories contain no command here.
 const NAMES: [&str; 21] = [
     "keyspace",
     "read",
@@ -58,7 +58,7 @@ impl Categories {
         self.0 & other.0 != 0
     }
 
-    /// The category of this name, in any case.
+    /// The category with this name, in upper or lower case.
     pub fn named(name: &[u8]) -> Option<Self> {
         let place = NAMES.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))?;
         Some(Self(1 << place))
@@ -68,7 +68,7 @@ impl Categories {
         NAMES.into_iter().enumerate().filter(move |(place, _)| self.0 & 1 << place != 0).map(|(_, name)| name)
     }
 
-    /// All of them.
+    /// All categories.
     pub const ALL: Self = Self((1 << NAMES.len()) - 1);
 }
 

@@ -1,4 +1,4 @@
-//! Connections as CLIENT LIST shows them and CLIENT KILL finds them.
+//! Connections, as CLIENT LIST shows them and CLIENT KILL selects them.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use nicekv_proto::KeyspaceId;
 
-/// One connection, as others see it.
+/// A connection, as other connections see it.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInfo {
     pub id: u64,
@@ -14,16 +14,16 @@ pub struct ClientInfo {
     pub peer: String,
     pub local: String,
     pub since_unix_ms: u64,
-    /// When its last command began.
+    /// When the last command began.
     pub active_unix_ms: u64,
-    /// Its last command, by its number in the table of subjects.
+    /// The last command, by its number in the table of subjects.
     pub last_subject: usize,
-    /// CLIENT NO-EVICT.
+    /// Set by CLIENT NO-EVICT.
     pub is_spared: bool,
     pub details: ClientDetails,
 }
 
-/// The part that commands change.
+/// The details that change with commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientDetails {
     pub name: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct ClientDetails {
     pub is_resp3: bool,
     pub channels: usize,
     pub patterns: usize,
-    /// Commands that MULTI has queued.
+    /// Number of commands that MULTI has queued.
     pub queued: Option<usize>,
     pub is_monitor: bool,
 }
@@ -50,7 +50,7 @@ impl ClientInfo {
         if flags.is_empty() { "N".to_owned() } else { flags }
     }
 
-    /// Its line, in the words and the order of Redis.
+    /// The connection's line of CLIENT LIST, with the fields and the order of Redis.
     pub fn line(&self, unix_ms: u64, command: &str) -> String {
         let details = &self.details;
         let age_s = unix_ms.saturating_sub(self.since_unix_ms) / 1_000;
@@ -87,7 +87,7 @@ impl ClientInfo {
 pub(crate) enum ClientType {
     Normal,
     PubSub,
-    /// Masters and replicas, of which there are none.
+    /// Masters and replicas; there are no such connections here.
     Replication,
 }
 

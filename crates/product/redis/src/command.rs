@@ -1,4 +1,4 @@
-//! What the gateway knows of a command before it runs it: one row of the command table.
+//! A row of the command table: what the gateway knows about a command before it runs it.
 
 use crate::categories::Categories;
 use core::ops::Range;
@@ -7,11 +7,11 @@ use nicekv_proto::number::parse_integer;
 /// One command.
 #[derive(Debug)]
 pub struct Command {
-    /// Its place in the table.
+    /// Index in the table.
     pub number: usize,
-    /// In lower case.
+    /// The name in lower case.
     pub name: &'static str,
-    /// Arguments, the name included; the minimum if negative (as Redis counts).
+    /// Number of arguments, including the name; if negative, the minimum (as in Redis).
     pub arity: i32,
     pub kind: Kind,
     pub keys: KeySpec,
@@ -19,15 +19,15 @@ pub struct Command {
     /// Which arguments are passwords.
     pub secrets: Secrets,
     pub group: Group,
-    /// Version of Redis that introduced it.
+    /// Version of Redis in which the command appeared.
     pub since: &'static str,
     pub summary: &'static str,
 }
 
-/// What users are allowed or refused: a command, or a subcommand such as `config|get`.
+/// A unit of access control: a command, or a subcommand such as `config|get`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// In lower case.
+    /// The name in lower case.
     pub name: &'static str,
     pub categories: Categories,
     pub access: KeyAccess,
@@ -35,31 +35,32 @@ pub struct Subject {
     pub needs_no_login: bool,
 }
 
-/// What a command does, as far as it decides the order among commands of a connection.
+/// What a command does, as far as it matters for the order of a connection's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
     Write,
     Connection,
-    /// Reads all keys. Waits for all earlier commands of its connection, and later ones wait for it.
+    /// Reads all keys. It waits for all earlier commands of its connection, and later ones wait for
+    /// it.
     Scan,
-    /// Deletes all keys; waits likewise.
+    /// Deletes all keys; waits like `Scan`.
     Flush,
-    /// Begins or ends a transaction; waits likewise.
+    /// Begins or ends a transaction; waits like `Scan`.
     Transaction,
-    /// Changes what its connection is subscribed to; waits likewise.
+    /// Changes the subscriptions of its connection; waits like `Scan`.
     Subscription,
-    /// Publishes a message; waits for earlier ones to the same channel.
+    /// Publishes a message; waits for earlier messages to the same channel.
     Publish,
-    /// Runs a script; its second argument says how many keys follow.
+    /// Runs a script; its second argument is the number of keys that follow.
     Script,
 }
 
-/// Numbers of the arguments that are keys, as `COMMAND INFO` tells them; all 0: none.
+/// Which arguments are keys, as `COMMAND INFO` reports them. All fields are 0 if there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     pub first: usize,
-    /// Counted from the end if negative.
+    /// If negative, counted from the end.
     pub last: i32,
     pub step: usize,
 }
@@ -69,27 +70,27 @@ impl KeySpec {
     pub const ONE: Self = Self { first: 1, last: 1, step: 1 };
     pub const TWO: Self = Self { first: 1, last: 2, step: 1 };
     pub const ALL: Self = Self { first: 1, last: -1, step: 1 };
-    /// Keys and values in turn.
+    /// Keys and values alternate.
     pub const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
-    /// One key behind a subcommand.
+    /// One key after a subcommand.
     pub const SECOND: Self = Self { first: 2, last: 2, step: 1 };
 }
 
-/// What a command does to its keys, for access control.
+/// How a command accesses its keys, for access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAccess {
-    /// It has none.
+    /// It has no keys.
     None,
-    /// It shows no value: any right to the key is enough.
+    /// It reveals no value: any permission on the key suffices.
     Metadata,
     Read,
     Write,
     ReadWrite,
-    /// It writes, and with the option GET reads, too.
+    /// It writes; with the option GET it also reads.
     WriteAndReadIfGet,
 }
 
-/// Arguments that are passwords, which logs and monitors do not show.
+/// Which arguments are passwords, to be hidden from logs and MONITOR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secrets {
     None,
@@ -97,11 +98,11 @@ pub enum Secrets {
     All,
     /// The rules of `ACL SETUSER`.
     AclRules,
-    /// The two arguments behind the option AUTH.
+    /// The two arguments after the option AUTH.
     HelloPassword,
 }
 
-/// Group of Redis' documentation.
+/// Group in Redis' documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Bitmap,
@@ -131,7 +132,7 @@ impl Group {
     }
 }
 
-/// A set of properties.
+/// A set of properties of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u16);
 
@@ -140,27 +141,27 @@ impl Flags {
     pub const ALONE: Self = Self(1);
     /// Clients that have not authenticated may run it.
     pub const NO_AUTH: Self = Self(1 << 1);
-    /// Runs at once although MULTI has begun.
+    /// Runs at once even after MULTI.
     pub const NEVER_QUEUED: Self = Self(1 << 2);
-    /// Transactions may contain it, though it is not about keys.
+    /// Allowed in transactions, although it has no keys.
     pub const IN_MULTI: Self = Self(1 << 3);
-    /// Transactions must not contain it: it is one itself.
+    /// Not allowed in transactions, because it is a transaction itself.
     pub const NOT_IN_MULTI: Self = Self(1 << 4);
-    /// Allowed while a RESP2 connection is subscribed.
+    /// Allowed while a RESP2 connection has subscriptions.
     pub const WHILE_SUBSCRIBED: Self = Self(1 << 5);
-    /// Scripts may call it, though it is not about keys.
+    /// Allowed in scripts, although it has no keys.
     pub const IN_SCRIPT: Self = Self(1 << 6);
-    /// Scripts must not call it: its reply is random.
+    /// Not allowed in scripts, because its reply is random.
     pub const NOT_IN_SCRIPT: Self = Self(1 << 7);
-    /// A pause of writes holds it back, though its kind is not a write.
+    /// A pause of writes holds it back, although its kind is not a write.
     pub const MAY_WRITE: Self = Self(1 << 8);
-    /// No pause holds it back, so that it can end one.
+    /// No pause holds it back, so that it can end a pause.
     pub const NOT_PAUSED: Self = Self(1 << 9);
     /// Its arguments are channels.
     pub const CHANNELS: Self = Self(1 << 10);
     /// Its arguments are patterns of channels.
     pub const PATTERNS: Self = Self(1 << 11);
-    /// Not shown to monitors.
+    /// Not shown by MONITOR.
     pub const NOT_MONITORED: Self = Self(1 << 12);
 
     pub const fn of(all: &[Self]) -> Self {
@@ -178,7 +179,7 @@ impl Flags {
 }
 
 impl Command {
-    /// Whether it may have this many arguments, the name included.
+    /// Whether the command accepts this number of arguments, including the name.
     pub fn takes(&self, arguments: usize) -> bool {
         let count = arguments as i32;
         if self.arity >= 0 { count == self.arity } else { count >= -self.arity }
@@ -189,7 +190,7 @@ impl Command {
         matches!(self.kind, Kind::Write | Kind::Flush | Kind::Publish) || self.flags.has(Flags::MAY_WRITE)
     }
 
-    /// Whether it may change keys, itself or by what it runs.
+    /// Whether it may change keys, itself or through the script that it runs.
     pub fn changes_keys(&self) -> bool {
         matches!(self.kind, Kind::Write | Kind::Flush | Kind::Script)
     }
@@ -200,13 +201,13 @@ impl Command {
         (is_step && !self.flags.has(Flags::NOT_IN_MULTI)) || self.flags.has(Flags::IN_MULTI)
     }
 
-    /// Whether scripts may call it as a command on declared keys, or on a channel.
+    /// Whether scripts may call it, on declared keys or on a channel.
     pub fn is_script_step(&self) -> bool {
         let is_step = matches!(self.kind, Kind::Read | Kind::Write | Kind::Publish);
         is_step && !self.flags.has(Flags::NOT_IN_SCRIPT)
     }
 
-    /// Numbers of the arguments that are channels or patterns a user needs a right to, and whether
+    /// Which arguments are channels or patterns, on which the user needs a permission, and whether
     /// they are patterns.
     pub fn channel_indexes(&self, arguments: usize) -> (Range<usize>, bool) {
         match self.kind {
@@ -217,7 +218,7 @@ impl Command {
         }
     }
 
-    /// Numbers of the arguments that are keys, of this many, the name included.
+    /// Which of `arguments` arguments, including the name, are keys.
     pub fn key_indexes<'a>(
         &self,
         arguments: usize,

@@ -1,4 +1,4 @@
-//! What handlers work with.
+//! The environment of a command's handler.
 
 use crate::call::Call;
 use crate::error::CommandError;
@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::resp::ReplyWriter;
 use crate::session::Session;
 
-/// Everything a handler works with, beside its call.
+/// What a handler works with, in addition to its call.
 pub struct Context<'a, 'b> {
     pub unix_ms: u64,
     pub session: &'a mut Session,
@@ -15,8 +15,8 @@ pub struct Context<'a, 'b> {
     pub reply: &'a mut ReplyWriter<'b>,
 }
 
-/// What a handler returns.
+/// The result of a handler.
 pub type Planned<'a> = Result<Plan<'a>, CommandError>;
 
-/// A command's implementation.
+/// The function that implements a command.
 pub type Handler = for<'a> fn(&mut Context<'_, '_>, &Call<'a>) -> Planned<'a>;

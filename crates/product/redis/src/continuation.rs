@@ -1,4 +1,4 @@
-//! Commands that make several requests: which one comes next may depend on the answers.
+//! Commands that make several requests. Which request comes next may depend on earlier answers.
 //!
 //! ```text
 //!   next ─▶ Request ─▶ store ─▶ take (or fail, if it could not be sent) ─┐
@@ -20,71 +20,71 @@ use nicekv_client::Request;
 use nicekv_client::transaction::Transaction;
 use nicekv_proto::{KeyspaceId, OpId};
 
-/// What a command asks for next.
+/// What a command does next.
 #[derive(Debug)]
 pub enum Next<'a> {
-    /// A request to a keyspace, as this part of the command.
+    /// It sends a request to a keyspace; the number identifies this part of the command.
     Request(KeyspaceId, u32, Request<'a>),
-    /// Nothing before another answer has come.
+    /// It sends nothing until another answer has arrived.
     Wait,
-    /// Nothing more. The command's arguments are no longer needed.
+    /// It sends nothing more. The command's arguments are no longer needed.
     Done,
 }
 
-/// How a finished command changes its connection, beside the reply.
+/// How a finished command changes its connection, in addition to its reply.
 #[derive(Debug)]
 pub enum Effect {
     None,
-    /// WATCH has read the versions of its keys; `None` if one could not be read.
+    /// WATCH has read the versions of its keys; `None` if one of them could not be read.
     Watched(Option<Vec<OpId>>),
-    /// The store has confirmed a change of subscriptions, or could not be told.
+    /// The store has confirmed a change of subscriptions, or could not be reached.
     Subscribed(SubscriptionChange),
 }
 
-/// How a transaction replies to a command whose requests are its steps.
+/// How a transaction replies to a command whose requests have become steps of the transaction.
 #[derive(Debug)]
 pub enum QueuedSteps {
-    /// One step for each of this many keys.
+    /// The command has one step for each of this many keys.
     EachKey(FinishEachKey, usize),
-    /// A script of this many steps.
+    /// The command is a script of this many steps.
     Script(usize),
 }
 
-/// A command that makes several requests.
+/// A command that makes several requests, while it runs.
 pub trait Continuation: Debug + Send {
-    /// The next request. `call` is the command itself.
+    /// The next request. `call` is the call of the command.
     fn next<'a>(&'a mut self, call: &Call<'a>) -> Next<'a>;
 
-    /// Takes the answer to a part; true if the command is over.
+    /// Processes the answer to a part. Returns true if the command is over.
     fn take(&mut self, part: u32, answered: Answered<'_>) -> bool;
 
-    /// A part could not be sent.
+    /// Called if a part could not be sent.
     fn fail(&mut self, part: u32, error: CommandError);
 
-    /// Requests sent and not answered.
+    /// Number of requests that are sent and not answered.
     fn in_flight(&self) -> usize;
 
-    /// Whether several of its requests may read large values at the same time.
+    /// Whether several of the command's requests may read large values concurrently.
     fn reads_several(&self) -> bool {
         false
     }
 
-    /// Whether it may need a large value.
+    /// Whether the command may read a large value.
     fn wants_values(&self) -> bool {
         true
     }
 
-    /// Whether it waits for nothing more.
+    /// Whether the command is over.
     fn is_over(&self) -> bool;
 
     /// Writes the reply of a command that is over.
     fn write(self: Box<Self>, reply: &mut ReplyWriter<'_>) -> Effect;
 
-    /// Bytes it occupies, without itself.
+    /// Heap bytes in use.
     fn memory(&self) -> usize;
 
-    /// Adds its requests to a transaction instead of making them. `None` if it cannot be a part of
-    /// one; the table keeps such commands out.
+    /// Adds the command's requests as steps to a transaction, instead of sending them. `None` if
+    /// that is impossible; the command table keeps such commands out of transactions.
     fn queue(
         &self,
         _call: &Call<'_>,

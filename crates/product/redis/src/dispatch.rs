@@ -1,4 +1,4 @@
-//! Which handler runs a command.
+//! Maps commands to their handlers.
 
 use crate::command::Command;
 use crate::context::Handler;
@@ -15,7 +15,7 @@ macro_rules! handlers {
             [$($category:ident)*], $group:ident $since:literal $summary:literal;)*
         subcommands: $($rest:tt)*
     ) => {
-        /// In the order of the table.
+        /// Handlers in the order of the command table.
         static HANDLERS: &[Handler] = &[$($handler),*];
     };
 }

@@ -7,8 +7,8 @@
 //!     4       any other hash: how many fields, name and value of each as strings
 //! ```
 //!
-//! Redis 7.0 reads these payloads, and would write the same bytes, except that nothing is
-//! compressed here. Compressed payloads are read.
+//! Redis 7.0 can read these payloads. They equal the ones that it writes, except that nothing is
+//! compressed here. Compressed payloads can be read.
 
 mod checksum;
 mod listpack;
@@ -28,22 +28,22 @@ const HASH: u8 = 4;
 const HASH_LISTPACK: u8 = 16;
 /// Format version of Redis 7.0.
 const VERSION: u16 = 10;
-/// Format version of Redis 7.4, the same for these types.
+/// Format version of Redis 7.4, which is the same for these types.
 const VERSION_MAX: u16 = 12;
 const FOOTER_BYTES: usize = size_of::<u16>() + size_of::<u64>();
-/// Longest value in a payload.
+/// Maximum bytes of a value in a payload.
 pub(crate) const DUMPED_BYTES_MAX: usize = 1 << 20;
-/// Longer strings are not stored as numbers.
+/// Longer strings are never stored as numbers.
 const NUMBER_BYTES_MAX: usize = 11;
 
 /// Why a payload is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// Unknown version, or wrong checksum.
+    /// The version is unknown, or the checksum is wrong.
     Footer,
-    /// Invalid, or of an unsupported type.
+    /// The encoding is invalid, or the type is not supported.
     Form,
-    /// Longer than [`DUMPED_BYTES_MAX`].
+    /// The value is longer than [`DUMPED_BYTES_MAX`].
     TooLong,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn value(payload: &[u8]) -> Result<(Cow<'_, [u8]>, Form), Damage> {
     }
 }
 
-/// Encodes names and values, which alternate, as the store keeps them.
+/// Encodes alternating names and values in the format in which the store keeps hashes.
 fn hash(items: &[Cow<'_, [u8]>]) -> Result<Vec<u8>, Damage> {
     let mut names = BTreeSet::new();
     let (mut fields, pairs) = (Vec::new(), items.chunks_exact(2));
@@ -135,7 +135,7 @@ fn append_length(length: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string, as a number if it is a short one.
+/// Appends a string; if it is a short integer, as a number.
 fn append_string(bytes: &[u8], out: &mut Vec<u8>) {
     let number = Some(bytes).filter(|bytes| bytes.len() <= NUMBER_BYTES_MAX).and_then(parse_integer);
     match number.and_then(|number| i32::try_from(number).ok()) {
@@ -161,10 +161,10 @@ fn append_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The rest of a payload.
+/// Reads a payload; holds the part that is left.
 struct Reader<'a>(&'a [u8]);
 
-/// A length, or a special encoding of a string.
+/// A length, or the kind of a specially encoded string.
 enum Length {
     Of(usize),
     Other(u8),

@@ -1,5 +1,5 @@
-//! Commands with one request for each of their keys, as many at once as there is room for. No order
-//! among them is promised.
+//! Commands with one request for each of their keys. As many requests are sent concurrently as
+//! there is room for, in no guaranteed order.
 
 use crate::answered::Answered;
 use crate::call::Call;
@@ -14,27 +14,27 @@ use nicekv_client::transaction::Transaction;
 use nicekv_client::{OperationError, Outcome, Request, SharedBytes};
 use nicekv_proto::{Form, KeyspaceId, OpId};
 
-/// Requests of one command in flight at once: more would overrun the socket buffers of switch and
-/// nodes in one burst.
+/// Maximum requests of one command in flight: a larger burst would overrun the socket buffers of
+/// switch and nodes.
 const IN_FLIGHT_MAX: usize = 512;
-/// What an allocation costs beyond its bytes, about.
+/// Approximate overhead of a heap allocation.
 const ALLOCATION_BYTES: usize = 16;
 
-/// The request for the key that is argument number `key`.
+/// Makes the request for the key that is argument number `key`.
 pub type RequestFor = for<'a> fn(call: &Call<'a>, key: usize) -> Request<'a>;
 
-/// See the module. Requests are made one by one: there may be a million keys.
+/// A running command. Its requests are made one by one, because there may be a million keys.
 #[derive(Debug)]
 pub struct EachKey {
     keyspace: KeyspaceId,
-    /// Numbers of the arguments that are keys. All keys and values have been checked.
+    /// Which arguments are keys. All keys and values have been checked.
     keys: Vec<u32>,
     request: RequestFor,
     sent: usize,
     replies: KeyReplies,
 }
 
-/// The answers of a command with a request for each key, as they come in.
+/// Collects the answers of a command with one request per key.
 #[derive(Debug)]
 pub(crate) struct KeyReplies {
     finish: FinishEachKey,
@@ -47,7 +47,7 @@ pub(crate) struct KeyReplies {
     error: Option<CommandError>,
 }
 
-/// A value that is kept for a reply.
+/// A value that is held until the reply is written.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Short(Box<[u8]>),
@@ -70,7 +70,7 @@ impl Value {
         if let Self::Large(shared) = self { Some(shared) } else { None }
     }
 
-    /// Bytes it occupies. Those of a large value are counted where they were granted.
+    /// Heap bytes in use; a large value is not included, because its grant counts it.
     pub(crate) fn memory(&self) -> usize {
         if let Self::Short(bytes) = self { bytes.len() + ALLOCATION_BYTES } else { 0 }
     }
@@ -154,7 +154,7 @@ impl KeyReplies {
         self.values.len() * size_of::<Option<Value>>() + self.value_bytes + size_of_val(&*self.versions)
     }
 
-    /// Takes the answer to a part; true if it was the last.
+    /// Processes the answer to a part. Returns true if it was the last.
     pub(crate) fn take(&mut self, part: usize, answered: Answered<'_>) -> bool {
         match answered.result {
             Ok(answer) => {
@@ -165,7 +165,7 @@ impl KeyReplies {
                 if answer.form == Form::Hash && matches!(self.finish, FinishEachKey::Common(_)) {
                     self.error.get_or_insert(CommandError::NOT_STRINGS);
                 }
-                // As in Redis, a hash counts as no value here.
+                // As in Redis (MGET), a hash is treated as an absent value.
                 let value = answer.value.filter(|_| answer.form != Form::Hash);
                 if let (Some(place), Some(value)) = (self.values.get_mut(part), value) {
                     let value = Value::new(value, answered.shared);
@@ -173,7 +173,8 @@ impl KeyReplies {
                     *place = Some(value);
                 }
             }
-            // An unknown outcome says more than a certain failure of another key.
+            // The error "outcome unknown" replaces a definite error of another key, because it
+            // matters more.
             Err(error @ OperationError::OutcomeUnknown) => {
                 self.error = Some(CommandError::of_operation(error, answered.cause));
             }
@@ -210,7 +211,8 @@ impl KeyReplies {
             }
             FinishEachKey::Values => {
                 reply.array(self.values.len());
-                // Each value is freed once it is written: a long reply does not take its memory twice.
+                // Each value is freed as soon as it is written, so that a long reply does not take
+                // its memory twice.
                 self.values.into_iter().for_each(|value| match value {
                     None => reply.null(),
                     Some(Value::Short(value)) => reply.bulk(&value),

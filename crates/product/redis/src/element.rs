@@ -1,4 +1,4 @@
-//! The commands of a transaction, and how each replies by the results of its steps.
+//! The commands of a transaction, and how each replies from the results of its steps.
 
 use crate::answered::Answered;
 use crate::continuation::QueuedSteps;
@@ -10,18 +10,18 @@ use alloc::vec::Vec;
 use nicekv_client::transaction::Transaction;
 use nicekv_proto::transaction::Act;
 
-/// One command of a transaction.
+/// A command of a transaction.
 #[derive(Debug)]
 pub(crate) enum Element {
-    /// Its reply is known; it has no steps.
+    /// It has no steps, and its reply is known.
     Ready(ReplyBuffer),
     One(Finish),
     Steps(QueuedSteps),
-    /// A message to publish when all steps have been taken.
+    /// It publishes a message after all steps.
     Publish(Message),
 }
 
-/// The results of a transaction's steps, in order.
+/// Returns the results of a transaction's steps, one after the other.
 pub(crate) type NextResult<'n, 'a> = &'n mut dyn FnMut() -> Answered<'a>;
 
 impl Element {
@@ -34,7 +34,7 @@ impl Element {
         size_of::<Self>() + beside
     }
 
-    /// For each of its steps, whether it wants the value, not only its length.
+    /// For each of its steps, whether the command needs the value or only its length.
     pub(crate) fn wants(&self) -> impl Iterator<Item = bool> + use<> {
         let (wants, steps) = match self {
             Self::Ready(_) | Self::Publish(_) => (false, 0),
@@ -45,7 +45,7 @@ impl Element {
         core::iter::repeat_n(wants, steps)
     }
 
-    /// Replies by as many results as it has steps.
+    /// Writes the reply; takes as many results as the command has steps.
     pub(crate) fn write(self, next: NextResult<'_, '_>, unix_ms: u64, reply: &mut ReplyWriter<'_>) {
         match self {
             Self::Ready(ready) => reply.out.append(ready),
@@ -57,23 +57,23 @@ impl Element {
                 }
                 replies.write(reply);
             }
-            // `Exec` replies to these itself.
+            // `Exec` writes these replies itself.
             Self::Publish(_) | Self::Steps(QueuedSteps::Script(_)) => reply.error(b"ERR not executed"),
         }
     }
 }
 
-/// A transaction that is ready to run.
+/// The commands of a transaction that is ready to run.
 #[derive(Debug)]
 pub(crate) struct QueuedCommands {
     pub(crate) transaction: Transaction,
-    /// The first steps, which check watched keys and belong to no command.
+    /// Number of first steps that check watched keys; they belong to no command.
     pub(crate) required: usize,
     pub(crate) elements: Vec<Element>,
 }
 
 impl QueuedCommands {
-    /// Whether it changes nothing.
+    /// Whether the transaction changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
         self.transaction.steps().all(|step| matches!(step.act, Act::Require(_) | Act::Read))
     }

@@ -1,4 +1,4 @@
-//! How Redis 7.0 would encode a value, for OBJECT ENCODING.
+//! The encoding that Redis 7.0 would use for a value, for OBJECT ENCODING.
 
 use nicekv_proto::Form;
 use nicekv_proto::hash::Field;
@@ -7,12 +7,12 @@ use nicekv_proto::number::parse_integer;
 /// `hash-max-listpack-entries` and `hash-max-listpack-value`: larger hashes are hash tables.
 const LISTPACK_FIELDS_MAX: usize = 512;
 const LISTPACK_ITEM_BYTES_MAX: usize = 64;
-/// Longer strings are not embedded in their object.
+/// Redis does not embed longer strings in their object.
 const EMBEDDED_BYTES_MAX: usize = 44;
-/// Redis shares one object among all keys with the same integer below this one.
+/// Redis has shared objects for the integers below this one.
 const SHARED_INTEGERS: i64 = 10_000;
 
-/// Whether Redis would keep a hash of these fields as a listpack.
+/// Whether Redis would encode a hash with these fields as a listpack.
 pub(crate) fn is_listpack(fields: &[u8]) -> bool {
     let is_short = |field: &Field<'_>| field.name.len().max(field.value.len()) <= LISTPACK_ITEM_BYTES_MAX;
     Field::each(fields).all(|field| is_short(&field)) && Field::each(fields).count() <= LISTPACK_FIELDS_MAX
@@ -29,7 +29,7 @@ pub(crate) fn name(value: &[u8], form: Form) -> &'static str {
     }
 }
 
-/// OBJECT REFCOUNT.
+/// The reference count of Redis' object, for OBJECT REFCOUNT.
 pub(crate) fn references(value: &[u8], form: Form) -> i64 {
     let number = if form == Form::Hash { None } else { parse_integer(value) };
     if number.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number)) { i32::MAX.into() } else { 1 }

@@ -1,4 +1,4 @@
-//! Errors of commands, in the words of Redis where it has them.
+//! Errors of commands; where Redis has the same error, with its text.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use nicekv_client::{OperationError, SubmitError};
 use nicekv_proto::KeyspaceId;
 
-/// The error that a command is answered with.
+/// The error reply of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError(Cow<'static, [u8]>);
 
@@ -23,7 +23,7 @@ impl CommandError {
     pub const NOT_STRINGS: Self = Self::fixed("ERR The specified keys must contain string values");
     pub const NO_AUTH: Self = Self::fixed("NOAUTH Authentication required.");
     pub const NAMES_OF_OBJECTS: Self = Self::fixed(
-        "ERR nothing was changed: the keys of this keyspace are names of objects, which `nicekv object` alone changes",
+        "ERR nothing was changed: the keys of this keyspace are names of objects, which only `nicekv object` changes",
     );
     pub const NO_CHANNEL: Self = Self::fixed("NOPERM No permissions to access a channel");
     pub const NO_KEY: Self = Self::fixed("NOPERM No permissions to access a key");
@@ -34,9 +34,9 @@ impl CommandError {
          Are you sure your configuration is correct?",
     );
 
-    /// Told to clients of other hosts in protected mode.
+    /// Sent to clients on other hosts in protected mode.
     pub const DENIED: Self = Self::fixed(
-        "DENIED this gateway is in protected mode: nobody needs a password, so clients of this host alone are served, by the loopback interface. \
+        "DENIED this gateway is in protected mode: no password is needed, so only clients on this host are served, through the loopback interface. \
          To be served from elsewhere, restart it with --password-file FILE or --acl-file FILE (password_file, acl_file in its configuration), \
          or set a password from this host by ACL SETUSER default >PASSWORD until it restarts; \
          or, if nobody else can reach it, with --no-protected-mode (protected_mode = false).",
@@ -54,7 +54,7 @@ impl CommandError {
         Self(Cow::Owned(text))
     }
 
-    /// A database of SELECT or COPY that is not one of these keyspaces.
+    /// The number given to SELECT or COPY is not one of these keyspaces.
     pub fn no_such_database(keyspaces: &[KeyspaceId]) -> Self {
         let mut numbers: Vec<u16> = keyspaces.iter().map(|keyspace| keyspace.0).collect();
         numbers.sort_unstable();
@@ -72,8 +72,8 @@ impl CommandError {
         Self::text(format!("ERR invalid expire time in '{command}' command"))
     }
 
-    /// Why a request failed. `cause` follows where no replica has answered; it is empty or begins
-    /// with a semicolon.
+    /// The error for a failed request. `cause` is appended if no replica has answered; it is empty,
+    /// or begins with a semicolon.
     pub fn of_operation(error: OperationError, cause: &str) -> Self {
         match error {
             OperationError::OutcomeUnknown => Self::text(format!(
@@ -85,10 +85,10 @@ impl CommandError {
         }
     }
 
-    /// Why a transaction failed as a whole.
+    /// The error for a transaction that failed as a whole.
     pub fn of_transaction(error: OperationError, cause: &str) -> Self {
         match error {
-            // Clients of Redis Cluster know this code.
+            // Clients of Redis Cluster know this error code.
             OperationError::CrossPartition => Self::text(format!("CROSSSLOT {error}")),
             OperationError::ResultTooLong { limit } => Self::text(format!(
                 "EXECABORT Transaction discarded: its results would exceed the limit of {limit} bytes, or it reads a large value and writes to its key"
@@ -97,7 +97,7 @@ impl CommandError {
         }
     }
 
-    /// Why a script failed as a whole.
+    /// The error for a script that failed as a whole.
     pub fn of_script(error: OperationError, cause: &str) -> Self {
         match error {
             OperationError::ResultTooLong { limit } => Self::text(format!(
@@ -109,11 +109,11 @@ impl CommandError {
 
     pub fn hash_too_long(limit: usize) -> Self {
         Self::text(format!(
-            "ERR hash would exceed the limit of {limit} bytes, 4 more for each field counted in"
+            "ERR hash would exceed the limit of {limit} bytes, counting 4 more for each field"
         ))
     }
 
-    /// Whether the subcommand does not exist or has another number of arguments.
+    /// Whether the error is about a subcommand: it is unknown, or has a wrong number of arguments.
     pub fn is_about_subcommand(&self) -> bool {
         self.0.starts_with(b"ERR unknown subcommand '")
             || (self.0.starts_with(b"ERR wrong number of arguments for '") && self.0.contains(&b'|'))
@@ -136,7 +136,7 @@ impl From<OperationError> for CommandError {
     }
 }
 
-/// The error for an unknown subcommand of a command, whose name is in capitals.
+/// The error for an unknown subcommand. `command`: the command's name in capitals.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> CommandError {
     let shown = String::from_utf8_lossy(&subcommand[..subcommand.len().min(128)]);
     CommandError::text(format!("ERR unknown subcommand '{shown}'. Try {command} HELP."))

@@ -1,6 +1,6 @@
-//! EXEC, and scripts: all steps are one request. Large values that the results refer to are read
-//! afterwards, and messages are published last, one after the other. Neither happens if nothing was
-//! applied or the outcome is unknown.
+//! EXEC and scripts: all steps are sent as one request. Then large values that the results refer to
+//! are read, and finally messages are published, one after the other. Neither happens if nothing
+//! was applied or the outcome is unknown.
 //!
 //! ```text
 //!   Apply ─▶ ReadLarge, all at once ─▶ Publish ─▶ Over
@@ -8,8 +8,9 @@
 //!     └──────────┘
 //! ```
 //!
-//! A node does not know how many clients a script's messages reach, nor whether its user may publish
-//! them: the script sees 0, and messages to forbidden channels are dropped here.
+//! A node does not know how many clients a script's message will reach, nor whether the script's
+//! user may publish it. So the script sees 0 as the result of PUBLISH, and messages to forbidden
+//! channels are dropped here.
 
 use crate::acl::User;
 use crate::answered::Answered;
@@ -29,28 +30,28 @@ use nicekv_client::transaction::{Transaction, results};
 use nicekv_client::{OperationError, Outcome, Request};
 use nicekv_proto::KeyspaceId;
 
-/// Attempts of a transaction that only reads.
+/// Maximum attempts of a transaction that only reads.
 const TRIES_MAX: u32 = 16;
 
-/// The connection that a transaction or a script runs for.
+/// The connection for which a transaction or script runs.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) protocol: Protocol,
-    /// When it was called.
+    /// Time of the call.
     pub(crate) unix_ms: u64,
-    /// `None`: may publish to all channels.
+    /// `None`: the caller may publish to all channels.
     pub(crate) user: Option<Arc<User>>,
 }
 
-/// See the module.
+/// A running transaction or script.
 #[derive(Debug)]
 pub(crate) struct Exec {
     caller: Caller,
-    /// A single script, whose reply is that of the command.
+    /// It is a single script (not in a transaction), whose reply is the reply of the command.
     is_script: bool,
     stage: Stage,
-    /// The stage's request is in flight.
+    /// The request of this stage is in flight.
     is_sent: bool,
     tries: u32,
 }
@@ -59,17 +60,18 @@ pub(crate) struct Exec {
 enum Stage {
     Apply(QueuedCommands),
     ReadLarge(QueuedCommands, LargeResults),
-    /// The place of the next message; all pieces before it have a reply.
+    /// The number is the index of the next message; all pieces before it have their reply.
     Publish(Vec<Piece>, usize),
     Over(Result<Option<Vec<Piece>>, CommandError>),
 }
 
-/// The reply of a command, or the message it depends on.
+/// The reply to a command, or the message whose result it will be.
 #[derive(Debug)]
 enum Piece {
     Ready(ReplyBuffer),
     Publish(Message),
-    /// A message of a script, which has no reply; `None` once it is published.
+    /// A message published by a script, which adds nothing to the reply; `None` once it is
+    /// published.
     OfScript(Option<Message>),
 }
 
@@ -83,14 +85,14 @@ impl Piece {
 }
 
 impl Exec {
-    /// A script of this many steps.
+    /// Runs a script of this many steps.
     pub(crate) fn of_script(caller: Caller, transaction: Transaction, steps: usize) -> Self {
         let elements = vec![Element::Steps(QueuedSteps::Script(steps))];
         let commands = QueuedCommands { transaction, required: 0, elements };
         Self { is_script: true, ..Self::new(caller, commands) }
     }
 
-    /// A transaction of at least one step or message.
+    /// Runs a transaction, which has at least one step or message.
     pub(crate) fn new(caller: Caller, commands: QueuedCommands) -> Self {
         let stage = Stage::Over(Ok(None));
         let mut this = Self { caller, is_script: false, stage, is_sent: false, tries: 0 };
@@ -107,7 +109,7 @@ impl Exec {
         Piece::Ready(out)
     }
 
-    /// Takes the answer to all steps.
+    /// Processes the answer to all steps.
     fn applied(&self, commands: QueuedCommands, answered: Answered<'_>) -> Stage {
         let Answered { result, cause, .. } = answered;
         let answer = match result {
@@ -128,7 +130,7 @@ impl Exec {
         }
     }
 
-    /// All large values have been read.
+    /// Called when all large values have been read.
     fn read(&mut self, commands: QueuedCommands, large: &LargeResults) -> Stage {
         self.tries += 1;
         if large.is_stale() && commands.only_reads() {
@@ -140,9 +142,9 @@ impl Exec {
         self.publish(commands.elements, large.each().skip(commands.required))
     }
 
-    /// Makes the replies of all steps; messages are next.
+    /// Makes the replies from the results of all steps; publishing comes next.
     fn publish<'a>(&self, elements: Vec<Element>, mut results: impl Iterator<Item = Answered<'a>>) -> Stage {
-        // A node that leaves out a result has not taken the step.
+        // If the answer lacks a result, the node has not executed the step.
         let next: NextResult<'_, 'a> =
             &mut || results.next().unwrap_or_else(|| Err(OperationError::OutcomeUnknown).into());
         let mut pieces = Vec::with_capacity(elements.len());

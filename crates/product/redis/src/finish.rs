@@ -1,4 +1,4 @@
-//! From answers to replies.
+//! Makes replies from answers.
 
 use crate::answered::Answered;
 use crate::bits::BitQuery;
@@ -11,24 +11,24 @@ use crate::resp::ReplyWriter;
 use nicekv_client::{OperationError, Outcome};
 use nicekv_proto::Form;
 
-/// Makes the reply of a command with one request.
+/// How to make the reply of a command with one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// The value, or null.
     Value,
     /// OK, or null if the condition did not hold.
     Stored,
-    /// 1 if it was applied, else 0.
+    /// 1 if it was applied, otherwise 0.
     Applied,
-    /// 1 if all steps of a transaction were taken, 0 if a required condition did not hold.
+    /// 1 if all steps of a transaction were executed, 0 if a required condition did not hold.
     AllOrNone,
     /// The answer's integer.
     Integer,
-    /// The sum of a floating-point increment.
+    /// The result of a floating-point increment.
     Float,
     /// Length of the value.
     Length,
-    /// Part of the value, by Redis' indexes.
+    /// Part of the value, by indexes as in GETRANGE.
     Range(i64, i64),
     Bits(BitQuery),
     Hash(HashReply),
@@ -39,33 +39,33 @@ pub enum Finish {
     TimeToLive(TimeUnit),
     /// Time at which the key expires.
     ExpireTime(TimeUnit),
-    /// Null if the key has no value, else this error.
+    /// Null if the key has no value, otherwise this error.
     NullOr(CommandError),
 }
 
-/// Makes the reply of a command with one request for each of its keys.
+/// How to make the reply of a command with one request per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishEachKey {
-    /// How many were applied or found.
+    /// Number of keys for which the request was applied or found a value.
     Count,
     /// All values, in the order of the keys.
     Values,
-    /// A comparison of two values.
+    /// The common subsequence of the two values (LCS).
     Common(LcsQuery),
     /// OK.
     AllStored,
-    /// OK, and the connection remembers the versions of all keys.
+    /// OK; the connection also remembers the versions of all keys.
     Watched,
 }
 
 impl FinishEachKey {
-    /// Whether it needs the values, not only their lengths or versions.
+    /// Whether it needs values, not only their lengths or versions.
     pub fn wants_values(self) -> bool {
         matches!(self, Self::Values | Self::Common(_))
     }
 }
 
-/// Unit of an expiry time in arguments and replies.
+/// Unit of an expiry time, in arguments and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
     Seconds,
@@ -73,7 +73,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// Rounded to the nearest, as in Redis.
+    /// A time in this unit, rounded to the nearest as in Redis.
     fn rounded(self, ms: i64) -> i64 {
         match self {
             Self::Seconds => ms.saturating_add(500) / 1_000,
@@ -137,13 +137,13 @@ impl Finish {
         }
     }
 
-    /// Whether a hash is of the wrong type.
+    /// Whether a hash is a value of the wrong type for it.
     fn needs_string(&self) -> bool {
         self.wants_value() && !matches!(self, Self::Hash(_) | Self::Object(_))
             || matches!(self, Self::Length | Self::NullOr(_))
     }
 
-    /// Bytes it occupies, without itself.
+    /// Heap bytes in use.
     pub fn memory(&self) -> usize {
         if let Self::Hash(hash) = self { hash.memory() } else { 0 }
     }

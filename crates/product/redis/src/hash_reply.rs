@@ -9,14 +9,14 @@ use nicekv_proto::Form;
 use nicekv_proto::glob;
 use nicekv_proto::hash::Field;
 
-/// Makes the reply of a command on a hash.
+/// How to make the reply of a command on a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashReply {
-    /// After an update: fields added or removed, or the new number.
+    /// After an update: the number of fields added or removed, or the new number.
     Integer,
     /// After an update: OK.
     Stored,
-    /// After an update whose answer is the hash: the new number in this field.
+    /// After an update that is answered with the hash: the new number in this field.
     Sum(Box<[u8]>),
     /// The value of a field.
     Value(Box<[u8]>),
@@ -30,19 +30,19 @@ pub enum HashReply {
     Count,
     /// All fields with their values.
     All,
-    /// All names.
+    /// The names of all fields.
     AllNames,
-    /// All values.
+    /// The values of all fields.
     AllValues,
     /// The name of a random field.
     Any(Seed),
-    /// `count` different fields, or if negative that many with repetitions.
+    /// `count` different random fields; if negative, `-count` fields that may repeat.
     Some { count: i64, with_values: bool, seed: Seed },
-    /// Fields whose names match, with or without values.
+    /// Fields whose names match the pattern, with or without values.
     Scan { pattern: Option<Box<[u8]>>, with_values: bool },
 }
 
-/// State of a pseudo-random generator (xorshift), from the host's random source.
+/// State of a pseudo-random generator (xorshift), seeded by the host's random source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
@@ -58,7 +58,7 @@ impl Seed {
 }
 
 impl HashReply {
-    /// The error reply.
+    /// The error reply for a failed request.
     pub fn error(&self, error: OperationError, cause: &str) -> CommandError {
         match error {
             OperationError::NotAnInteger => CommandError::fixed("ERR hash value is not an integer"),
@@ -69,7 +69,7 @@ impl HashReply {
         }
     }
 
-    /// Bytes it occupies, without itself.
+    /// Heap bytes in use.
     pub fn memory(&self) -> usize {
         match self {
             Self::Sum(name) | Self::Value(name) | Self::Has(name) | Self::LengthOf(name) => name.len(),
@@ -81,7 +81,7 @@ impl HashReply {
         }
     }
 
-    /// Whether it needs the value of a get.
+    /// Whether it needs a value that a get has read.
     pub fn reads(&self) -> bool {
         !matches!(self, Self::Integer | Self::Stored | Self::Sum(_))
     }
@@ -149,7 +149,7 @@ fn write_some(
         (0..times).map(|_| &fields[seed.draw(fields.len())]).collect()
     } else {
         let mut left: Vec<&Field<'_>> = fields.iter().collect();
-        // Fisher-Yates, as far as needed.
+        // A Fisher-Yates shuffle of as many fields as needed.
         if times < left.len() {
             for place in 0..times {
                 let other = place + seed.draw(left.len() - place);
@@ -169,7 +169,7 @@ fn write_some(
     }
 }
 
-/// Lists all fields at once, as Redis does with short hashes.
+/// Writes all matching fields at once, as Redis does for short hashes.
 fn write_scanned(hash: &[u8], (pattern, with_values): (Option<&[u8]>, bool), reply: &mut ReplyWriter<'_>) {
     let is_wanted = |field: &Field<'_>| pattern.is_none_or(|pattern| glob::matches(pattern, field.name));
     let wanted = || Field::each(hash).filter(is_wanted);

@@ -1,4 +1,4 @@
-//! What commands need to know of where they run, and what they change there.
+//! What commands need to know about the server that runs them, and how they change it.
 
 use crate::acl::{Denial, DenialEntry, Users};
 use crate::client_info::ClientInfo;
@@ -16,12 +16,12 @@ use nicekv_proto::{Duration, KeyspaceId};
 /// An entry of SLOWLOG.
 #[derive(Clone, Debug)]
 pub struct SlowEntry {
-    /// Grows with each entry.
+    /// Sequence number of the entry.
     pub number: u64,
     /// When the command was answered.
     pub unix_s: u64,
     pub took_us: u64,
-    /// Long arguments are cut.
+    /// Arguments; long ones are truncated.
     pub arguments: Vec<Vec<u8>>,
     pub address: String,
     /// Name of the connection.
@@ -33,19 +33,19 @@ pub struct SlowEntry {
 pub struct Parameter {
     pub name: &'static str,
     pub value: String,
-    /// The least number it may be set to; `None`: it cannot be set.
+    /// The minimum that it may be set to; `None`: it cannot be set.
     pub least: Option<i64>,
 }
 
 /// The server that runs commands, as they see it.
 ///
-/// The defaults are those of a host without connections, such as the interpreter of scripts: the
-/// commands that it runs never ask for what they stand for.
+/// The default methods suit a host without connections, such as the interpreter of scripts: the
+/// commands that it runs never call them.
 pub trait Host {
-    /// Longest value of a keyspace.
+    /// Maximum bytes of a value in a keyspace.
     fn value_limit(&self, keyspace: KeyspaceId) -> usize;
 
-    /// The users now, and their version.
+    /// The current users, and their version.
     fn users(&self) -> (Arc<Users>, u64);
 
     fn sha256(&self, bytes: &[u8]) -> [u8; 32];
@@ -58,7 +58,7 @@ pub trait Host {
         [0; 40]
     }
 
-    /// The cursors of SCAN.
+    /// The store for cursors of SCAN.
     fn cursors(&self) -> Arc<dyn CursorStore> {
         Arc::new(NoCursors)
     }
@@ -68,17 +68,18 @@ pub trait Host {
         Vec::new()
     }
 
-    /// The first keyspace that FLUSHALL may not flush, and what it has.
+    /// The first keyspace that FLUSHALL cannot flush, and the reason as the end of a sentence "the
+    /// keyspace has ...".
     fn not_flushable(&self) -> Option<(KeyspaceId, &'static str)> {
         None
     }
 
-    /// Whether messages can be published: that needs primaries in the first keyspace.
+    /// Whether messages can be published: the first keyspace must have primaries.
     fn can_publish(&self) -> bool {
         false
     }
 
-    /// The script with this digest, in any case.
+    /// The script with this digest, given in upper or lower case.
     fn find_script(&self, _digest: &[u8]) -> Option<(Digest, Arc<[u8]>)> {
         None
     }
@@ -89,7 +90,7 @@ pub trait Host {
 
     fn forget_scripts(&self) {}
 
-    /// Replaces the users by what `change` makes of them, for all connections, unless it fails.
+    /// Replaces the users by the result of `change` for all connections, unless it fails.
     fn change_users(
         &self,
         _change: &mut dyn FnMut(&Users) -> Result<Users, CommandError>,
@@ -102,7 +103,8 @@ pub trait Host {
         false
     }
 
-    /// Reads the file again: all of it, or nothing changes and the error names its lines.
+    /// Reads the file of users again. If it has errors, nothing changes, and the error names the
+    /// lines.
     fn load_users(&self) -> Result<(), String> {
         Ok(())
     }
@@ -116,7 +118,7 @@ pub trait Host {
 
     fn forget_denials(&self) {}
 
-    /// This connection, with what its session says.
+    /// Information about this connection, part of which is from its session.
     fn client(&self, _session: &Session, _unix_ms: u64) -> ClientInfo {
         ClientInfo::default()
     }
@@ -129,20 +131,20 @@ pub trait Host {
     /// Closes another connection.
     fn kill_client(&self, _id: u64) {}
 
-    /// CLIENT NO-EVICT for this connection.
+    /// CLIENT NO-EVICT: sets whether this connection is closed last when memory runs out.
     fn spare_client(&self, _is_spared: bool) {}
 
-    /// CLIENT PAUSE.
+    /// CLIENT PAUSE: holds back commands, or only writes, for this time.
     fn pause(&self, _time: Duration, _writes_only: bool) {}
 
     fn end_pause(&self) {}
 
-    /// MONITOR: this connection begins to see all commands.
+    /// MONITOR: from now on, all commands are shown to this connection.
     fn join_monitors(&self) {}
 
     fn leave_monitors(&self) {}
 
-    /// Number of subscribers of each channel and pattern.
+    /// Number of subscribers of each channel and pattern of the gateway.
     fn subscribers(&self) -> BTreeMap<Topic, usize> {
         BTreeMap::new()
     }
@@ -163,13 +165,13 @@ pub trait Host {
         Vec::new()
     }
 
-    /// Sets a parameter that can be set.
+    /// Sets a parameter to a new number.
     fn set_parameter(&self, _name: &str, _number: i64) {}
 
-    /// CONFIG RESETSTAT.
+    /// CONFIG RESETSTAT: resets the statistics of INFO.
     fn reset_statistics(&self) {}
 
-    /// The fields of a section of INFO; none if nothing is known.
+    /// The fields of a section of INFO; empty if there is nothing to show.
     fn info_section(&self, _name: &str, _unix_ms: u64) -> Vec<(String, String)> {
         Vec::new()
     }

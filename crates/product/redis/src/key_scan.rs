@@ -1,4 +1,4 @@
-//! Commands on all keys: SCAN, KEYS, DBSIZE, FLUSHDB and FLUSHALL. Each asks for pieces of the
+//! Commands on all keys: SCAN, KEYS, DBSIZE, FLUSHDB and FLUSHALL. Each requests pieces of the
 //! keyspace ([`Scan`]).
 //!
 //! ```text
@@ -7,8 +7,9 @@
 //!   FLUSHDB ─▶ pieces, whose keys are deleted before the next ones; FLUSHALL ─▶ one keyspace after the other
 //! ```
 //!
-//! A cursor is a number for what is left of a scan, which the host remembers ([`CursorStore`]): a
-//! place in the keyspace is a key here, not a number as in Redis.
+//! A cursor is a number that stands for the rest of a scan, which the host remembers
+//! ([`CursorStore`]). The number cannot be the position itself, as in Redis, because a position in
+//! the keyspace is a key.
 
 use crate::answered::Answered;
 use crate::call::Call;
@@ -25,22 +26,22 @@ use nicekv_proto::glob;
 use nicekv_proto::scan::{ScanWants, Scanned};
 use nicekv_proto::{Form, KeyspaceId, Operation};
 
-/// Pieces of KEYS and DBSIZE in flight.
+/// Maximum pieces of KEYS and DBSIZE in flight.
 const PIECES_MAX: usize = 8;
-/// Deletes of FLUSHDB in flight.
+/// Maximum deletes of FLUSHDB in flight.
 const DELETES_MAX: usize = 64;
-/// The part number of every delete; no piece has it.
+/// The part number of every delete; pieces have smaller numbers.
 const DELETE: u32 = u32::MAX;
 
-/// Remembers what is left of scans, by the numbers that clients use as cursors.
+/// Remembers unfinished scans by the numbers that clients use as cursors.
 pub trait CursorStore: Debug + Send + Sync {
     fn remember(&self, keyspace: KeyspaceId, scan: Scan) -> u64;
 
-    /// What is left at a cursor of this keyspace.
+    /// The rest of the scan that this cursor of this keyspace stands for.
     fn find(&self, cursor: u64, keyspace: KeyspaceId) -> Option<Scan>;
 }
 
-/// Remembers nothing.
+/// A store that remembers nothing.
 #[derive(Debug)]
 pub(crate) struct NoCursors;
 
@@ -54,10 +55,10 @@ impl CursorStore for NoCursors {
     }
 }
 
-/// The command.
+/// The command that scans.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    /// SCAN: ends once it has looked at `count` keys.
+    /// SCAN, which ends once it has looked at `count` keys.
     Some { count: usize, cursors: Arc<dyn CursorStore> },
     /// KEYS.
     All,
@@ -65,16 +66,16 @@ pub(crate) enum Purpose {
     Size,
     /// FLUSHDB, FLUSHALL.
     Flush {
-        /// Keyspaces that are flushed afterwards, the last one first.
+        /// Keyspaces still to be flushed, the next one last.
         rest: Vec<KeyspaceId>,
     },
 }
 
-/// Which keys are listed.
+/// Which keys are listed; the others are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) pattern: Option<Box<[u8]>>,
-    /// Only hashes, or only other values.
+    /// Some(true): only hashes; Some(false): only other values.
     pub(crate) is_hash: Option<bool>,
 }
 
@@ -85,19 +86,19 @@ impl Filter {
     }
 }
 
-/// See the module.
+/// A running command on all keys.
 #[derive(Debug)]
 pub(crate) struct KeyScan {
     keyspace: KeyspaceId,
     scan: Scan,
     purpose: Purpose,
     filter: Filter,
-    /// Keys that were scanned.
+    /// Number of keys that were scanned.
     scanned: u64,
-    /// Keys to list, or to delete.
+    /// Keys to list or to delete.
     found: Vec<Box<[u8]>>,
     found_bytes: usize,
-    /// Deletes in flight, and the key of the last one.
+    /// Number of deletes in flight, and the key of the last one.
     deletes: usize,
     deleted: Box<[u8]>,
     error: Option<CommandError>,
@@ -119,7 +120,7 @@ impl KeyScan {
         }
     }
 
-    /// Scans all of a keyspace.
+    /// Scans a whole keyspace.
     pub(crate) fn of_all(keyspace: KeyspaceId, purpose: Purpose, filter: Filter) -> Self {
         let wants = if matches!(purpose, Purpose::Size) { ScanWants::Count } else { ScanWants::Keys };
         Self::new(keyspace, Scan::new(wants, None), purpose, filter)
@@ -136,7 +137,7 @@ impl KeyScan {
         Next::Request(self.keyspace, DELETE, Request::update(&self.deleted, Operation::Delete))
     }
 
-    /// Begins with the next keyspace to flush, if nothing is left of this one.
+    /// If this keyspace is finished, begins with the next one to flush.
     fn begin_next(&mut self) {
         if let Purpose::Flush { rest } = &mut self.purpose
             && self.scan.is_done()

@@ -1,5 +1,5 @@
-//! Large values among the results of a transaction. A node answers with references to them; they are
-//! read once the transaction has been applied, all at once.
+//! Large values among the results of a transaction. The node's answer contains references to them;
+//! they are read concurrently after the transaction has been applied.
 
 use crate::answered::Answered;
 use crate::each_key::Value;
@@ -12,16 +12,16 @@ use nicekv_client::{Answer, OperationError, Outcome, Request};
 use nicekv_proto::large::Reference;
 use nicekv_proto::{Form, OpId};
 
-/// The results of a transaction, and the large values that replies need.
+/// The results of a transaction, and the large values needed for the replies.
 #[derive(Debug)]
 pub(crate) struct LargeResults {
     version: OpId,
     results: Box<[u8]>,
-    /// In the order of their steps.
+    /// The large values in the order of their steps.
     values: Vec<LargeResult>,
     asked: usize,
     answered: usize,
-    /// Cause of the last read without an answer.
+    /// Cause of the last failed read.
     cause: String,
 }
 
@@ -34,7 +34,7 @@ struct LargeResult {
 }
 
 impl LargeResults {
-    /// The large values of an answer that commands want; `None` if they want none.
+    /// The large values of an answer that commands need; `None` if they need none.
     pub(crate) fn of(
         transaction: &Transaction,
         required: usize,
@@ -62,19 +62,19 @@ impl LargeResults {
         (!named.values.is_empty()).then_some(named)
     }
 
-    /// The next request, and its part.
+    /// The next request, and the number of its part.
     pub(crate) fn next(&mut self) -> Option<(u32, Request<'_>)> {
         let LargeResult { key, reference, .. } = self.values.get(self.asked)?;
         self.asked += 1;
         Some((self.asked as u32 - 1, Request::Named { key, reference: *reference }))
     }
 
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.asked - self.answered
     }
 
-    /// Takes the answer to a part; true if it was the last.
+    /// Processes the answer to a part. Returns true if it was the last.
     pub(crate) fn take(&mut self, part: u32, answered: Answered<'_>) -> bool {
         let read =
             answered.result.map(|answer| Value::new(answer.value.unwrap_or_default(), answered.shared));
@@ -93,7 +93,7 @@ impl LargeResults {
         self.values.iter().any(|named| matches!(named.read, Some(Err(OperationError::OldValueGone))))
     }
 
-    /// The results of all steps, with the values in their places.
+    /// The results of all steps, in which the large values replace the references.
     pub(crate) fn each(&self) -> impl Iterator<Item = Answered<'_>> {
         let outcome = Outcome::Done;
         let (version, value) = (self.version, Some(&*self.results));
@@ -115,7 +115,7 @@ impl LargeResults {
         })
     }
 
-    /// Bytes it occupies, without itself.
+    /// Heap bytes in use.
     pub(crate) fn memory(&self) -> usize {
         let of = |named: &LargeResult| {
             let read = named.read.as_ref().and_then(|read| read.as_ref().ok());
@@ -125,7 +125,7 @@ impl LargeResults {
     }
 }
 
-/// Replaces a reference by the length of its value, which is all that the command wants.
+/// Replaces a reference by the length of its value, because the command needs no more.
 pub(crate) fn without_reference<'a>(result: Result<Answer<'a>, OperationError>) -> Answered<'a> {
     let shown = |answer: Answer<'a>| match reference(answer) {
         Some(Reference { length, .. }) => {

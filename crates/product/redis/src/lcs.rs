@@ -1,27 +1,28 @@
-//! LCS: the longest common subsequence of two strings.
+//! The command LCS: the longest common subsequence of two strings.
 
 use crate::error::CommandError;
 use crate::resp::ReplyWriter;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
-/// Most pairs of bytes that are compared: about 10 ms, while other connections of the thread wait.
+/// Maximum pairs of bytes to compare: it takes about 10 ms, while other connections of the thread
+/// wait.
 const PAIRS_MAX: usize = 4 << 20;
 
 /// The options of LCS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LcsQuery {
-    /// LEN: the length only.
+    /// LEN: reply with the length only.
     pub length: bool,
-    /// IDX: where the parts are.
+    /// IDX: reply with the positions of the common parts.
     pub places: bool,
-    /// WITHMATCHLEN: with the length of each part.
+    /// WITHMATCHLEN: include the length of each part.
     pub with_lengths: bool,
-    /// MINMATCHLEN: shortest part that is listed.
+    /// MINMATCHLEN: list only parts of at least this length.
     pub least: i64,
 }
 
-/// A run of common bytes: where it begins in both strings, and its length.
+/// A run of common bytes: its position in both strings, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     first: usize,
@@ -29,7 +30,7 @@ struct Part {
     length: usize,
 }
 
-/// Length of the longest common subsequence for each pair of prefixes.
+/// For each pair of prefixes, the length of their longest common subsequence.
 struct Table<'a> {
     first: &'a [u8],
     second: &'a [u8],
@@ -61,7 +62,8 @@ impl<'a> Table<'a> {
         self.at(self.first.len(), self.second.len())
     }
 
-    /// The parts from the last to the first. Of several solutions it finds the one that Redis finds.
+    /// The common parts, from the last to the first. If there are several solutions, it finds the
+    /// same one as Redis.
     fn parts(&self) -> Vec<Part> {
         let (mut parts, mut is_open) = (Vec::<Part>::new(), false);
         let (mut i, mut j) = (self.first.len(), self.second.len());

@@ -1,4 +1,4 @@
-//! What Redis commands mean, without sockets, clocks and threads.
+//! The meaning of Redis commands, without sockets, clocks and threads.
 //!
 //! ```text
 //!   bytes ─▶ resp::Parser ─▶ table (which command) ─▶ acl (may it run) ─▶ dispatch ─▶ Plan
@@ -6,15 +6,15 @@
 //!   bytes ◀─ resp::ReplyWriter ◀─ Finish, Continuation ◀── answers of the store ◀─────┘
 //! ```
 //!
-//! A handler turns a command into a [`Plan`](plan::Plan): a reply, one request and how to finish
-//! it, or a [`Continuation`](continuation::Continuation) that asks for one thing after the other.
-//! Whoever runs plans supplies what a handler needs to know of its surroundings ([`Host`](host::Host)):
-//! the gateway, which sends requests to nodes, and the interpreter of scripts, which runs them on
-//! the keys that a node lends it.
+//! A handler turns a command into a [`Plan`](plan::Plan): a reply, one request with the way to
+//! finish it, or a [`Continuation`](continuation::Continuation) that makes one request after the
+//! other. A plan is run by a host, which also provides what the handler needs to know of its
+//! environment ([`Host`](host::Host)). There are two: the gateway, which sends requests to nodes,
+//! and the interpreter of scripts, which runs them on the keys that a node lends to it.
 //!
-//! Commands, replies and errors are those of Redis 7.0 as far as the store has what they are about;
-//! docs/COMMANDS.md lists the differences. Patterns and numbers are in `nicekv-proto`, because nodes
-//! evaluate them, too.
+//! Commands, replies and errors follow Redis 7.0 as far as the store supports them;
+//! docs/COMMANDS.md lists the differences. Patterns and numbers are in `nicekv-proto`, because
+//! nodes evaluate them, too.
 
 #![cfg_attr(not(test), no_std)]
 #![allow(missing_docs, reason = "no user links this crate; names say what items are")]

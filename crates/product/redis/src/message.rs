@@ -1,4 +1,4 @@
-//! Messages that a transaction or a script publishes when all else is done.
+//! Messages that a transaction or script publishes after its steps.
 
 use alloc::boxed::Box;
 

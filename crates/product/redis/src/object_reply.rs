@@ -7,24 +7,24 @@ use crate::resp::ReplyWriter;
 use alloc::format;
 use nicekv_client::{Answer, Outcome};
 
-/// What a node keeps for a key beside its bytes and its value, about: version, times, form, and an
-/// entry of the engine.
+/// Approximate bytes that a node needs for a key in addition to the key and its value: version,
+/// times, form, and an entry of the engine.
 const ENTRY_BYTES: i64 = 64;
 
-/// Makes the reply.
+/// How to make the reply of OBJECT, MEMORY, DUMP or RESTORE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectReply {
-    /// The encoding in Redis.
+    /// The encoding that Redis would use.
     Encoding,
-    /// The reference count in Redis.
+    /// The reference count that Redis would report.
     References,
-    /// Not tracked: this error if the key has a value.
+    /// For properties that are not tracked: this error if the key has a value.
     Unknown(CommandError),
-    /// Bytes it occupies, with its key of this length.
+    /// Bytes in use for the value and its key, which has this length.
     Usage(usize),
-    /// A payload for RESTORE.
+    /// The value as a payload for RESTORE.
     Dump,
-    /// OK, or an error if the key has a value.
+    /// OK, or an error if the key already has a value.
     Restored,
 }
 

@@ -1,4 +1,4 @@
-//! SUBSCRIBE and UNSUBSCRIBE, until the store knows of each name.
+//! A SUBSCRIBE or UNSUBSCRIBE in progress, until the store has confirmed each name.
 
 use crate::answered::Answered;
 use crate::call::Call;
@@ -11,12 +11,12 @@ use alloc::format;
 use alloc::vec::Vec;
 use nicekv_client::Topic;
 
-/// A SUBSCRIBE or UNSUBSCRIBE that waits for the store to confirm each name. The host tells the
-/// store, so it makes no requests itself.
+/// A SUBSCRIBE or UNSUBSCRIBE that waits until the store has confirmed each name. The host sends
+/// the requests to the store.
 #[derive(Debug)]
 pub struct PendingSubscription {
     request: SubscriptionRequest,
-    /// Names in the order of the command, with the number of subscriptions after each.
+    /// Names in the order of the command, each with the number of subscriptions after it.
     lines: Vec<(Option<Vec<u8>>, usize)>,
     changed: Vec<Topic>,
     unconfirmed: usize,
@@ -28,15 +28,15 @@ impl PendingSubscription {
         Self { request, lines: Vec::new(), changed: Vec::new(), unconfirmed: 0, error: None }
     }
 
-    /// Adds a name, with the number of subscriptions after it. `is_changed`: the store has to
-    /// confirm it.
+    /// Adds a name, and the number of subscriptions after it. `is_changed`: the store has to
+    /// confirm the name.
     pub fn add(&mut self, name: Option<Topic>, total: usize, is_changed: bool) {
         self.unconfirmed += usize::from(is_changed);
         self.lines.push((name.as_ref().map(|name| name.1.clone()), total));
         self.changed.extend(name.filter(|_| is_changed));
     }
 
-    /// The command cannot be carried out.
+    /// Records that the command cannot be carried out.
     pub fn refuse(&mut self, error: CommandError) {
         self.error.get_or_insert(error);
     }
@@ -49,9 +49,9 @@ impl Continuation for PendingSubscription {
 
     fn take(&mut self, _: u32, answered: Answered<'_>) -> bool {
         self.unconfirmed = self.unconfirmed.saturating_sub(1);
-        // The store forgets by itself what it could not be told to forget.
+        // A failed UNSUBSCRIBE is no error: nodes forget a subscription that is not renewed.
         if let (true, Err(error)) = (self.request.subscribes, answered.result) {
-            let text = format!("ERR {error}: the channel's partition could not be told who listens");
+            let text = format!("ERR {error}: the channel's partition has not confirmed the subscription");
             self.error.get_or_insert(CommandError::text(text));
         }
         self.is_over()

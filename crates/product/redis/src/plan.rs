@@ -1,4 +1,4 @@
-//! What is to be done for a command.
+//! What a command needs done.
 
 use crate::continuation::Continuation;
 use crate::finish::Finish;
@@ -9,40 +9,40 @@ use nicekv_client::Request;
 use nicekv_client::transaction::Transaction;
 use nicekv_proto::{Condition, Expiry, Operation};
 
-/// What is to be done for a command.
+/// What the host has to do for a command, as decided by its handler.
 #[derive(Debug)]
 pub enum Plan<'a> {
-    /// The handler has written the reply.
+    /// Nothing: the handler has written the reply.
     Replied,
-    /// The handler has written the reply, and the connection is closed behind it.
+    /// Close the connection after the reply, which the handler has written.
     Close,
-    /// One request.
+    /// Send one request.
     Request(PlannedRequest<'a>, Finish),
-    /// Several requests.
+    /// Send several requests.
     Continue(Box<dyn Continuation>),
-    /// Change what the connection is subscribed to.
+    /// Change the connection's subscriptions.
     Subscribe(SubscriptionRequest),
 }
 
 impl<'a> Plan<'a> {
-    /// One request made of the arguments.
+    /// One request that consists of arguments of the command.
     pub fn request(request: Request<'a>, finish: Finish) -> Self {
         Self::Request(PlannedRequest::Arguments(request), finish)
     }
 }
 
-/// A request, with the bytes that were made for it.
+/// A request, and any bytes that the handler has built for it.
 #[derive(Debug)]
 pub enum PlannedRequest<'a> {
-    /// All of it is in the command's arguments.
+    /// It consists of arguments of the command.
     Arguments(Request<'a>),
-    /// An update whose bytes are no argument.
+    /// An update whose bytes the handler has built.
     Built(BuiltUpdate<'a>),
-    /// All steps or none.
+    /// A transaction, of which all steps are executed or none.
     Transaction(Transaction),
 }
 
-/// An update of one key.
+/// An update of one key, with bytes that the handler has built.
 #[derive(Debug)]
 pub struct BuiltUpdate<'a> {
     pub key: &'a [u8],
@@ -51,7 +51,7 @@ pub struct BuiltUpdate<'a> {
     pub operation: BuiltOperation,
 }
 
-/// What an update does with the bytes that were made for it.
+/// What an update does with these bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum BuiltOperation {
     Set(Expiry),

@@ -1,13 +1,13 @@
-//! RANDOMKEY.
+//! The command RANDOMKEY.
 //!
 //! ```text
 //!   match values   0 ──────────── a random one ═══╪═════════════ all
 //!                                  sample ───────▶│ or all behind it ────────▶│ or from the beginning
 //! ```
 //!
-//! A partition lists its keys in order, so the first ones would always be chosen. Therefore a small
-//! range of match values is asked for first: in a large partition these are few keys of many. Keys
-//! are not counted, so they do not have exactly equal randoms.
+//! A partition lists its keys in order, so asking for any keys would always return the first ones.
+//! Therefore a small range of match values is scanned first: in a large partition it contains few
+//! of the keys. Keys are not counted, so their probabilities are not exactly equal.
 
 use crate::answered::Answered;
 use crate::call::Call;
@@ -20,22 +20,22 @@ use nicekv_client::Scan;
 use nicekv_proto::scan::ScanWants;
 use nicekv_proto::{KeyspaceId, MatchRange};
 
-/// Length of the range that is asked for first.
+/// Length of the range that is scanned first.
 const SAMPLE: u128 = u128::MAX / 256;
-/// Pieces of the sample that are asked for.
+/// Maximum pieces of this range that are requested.
 const SAMPLE_PIECES_MAX: u32 = 4;
 
-/// See the module.
+/// A running RANDOMKEY.
 #[derive(Debug)]
 pub(crate) struct RandomKey {
     keyspace: KeyspaceId,
     point: u128,
     scan: Scan,
-    /// Pieces of the sample that were asked for; `None`: it looks further.
+    /// Number of pieces of the sample requested so far; `None`: the search is beyond the sample.
     sampled: Option<u32>,
-    /// It has not wrapped around to the beginning yet.
+    /// The search has not wrapped around to the beginning yet.
     is_from_point: bool,
-    /// A random number, for the choice within a piece.
+    /// A random number that chooses a key of a piece.
     random: usize,
     chosen: Option<Result<Box<[u8]>, CommandError>>,
 }
@@ -46,7 +46,7 @@ fn scan(first: u128, last: u128) -> Scan {
 }
 
 impl RandomKey {
-    /// `random`: from the host's random source.
+    /// `random`: numbers from the host's random source.
     pub(crate) fn new(keyspace: KeyspaceId, random: [u64; 2]) -> Self {
         let point = u128::from(random[0]) << 64 | u128::from(random[1]);
         Self {
@@ -60,7 +60,7 @@ impl RandomKey {
         }
     }
 
-    /// Widens the search if no key was found.
+    /// Widens the search, because no key was found.
     fn widen(&mut self) {
         let is_given_up = self.sampled.is_some_and(|pieces| pieces >= SAMPLE_PIECES_MAX);
         if self.chosen.is_some() || self.scan.asked() > 0 || (!self.scan.is_done() && !is_given_up) {

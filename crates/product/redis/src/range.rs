@@ -1,4 +1,4 @@
-//! Ranges of Redis' commands: inclusive, and counted from the end where negative.
+//! Ranges of Redis commands: both ends are inclusive, and negative indexes count from the end.
 
 /// The bytes from `start` to `end`.
 pub(crate) fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
@@ -8,7 +8,7 @@ pub(crate) fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
     indexes(value.len(), start, end).map_or(&[], |(start, end)| &value[start..=end])
 }
 
-/// The first and the last of `length` places that are in a range; `None` if it is empty.
+/// The first and last index, of `length` elements, that are in the range; `None` if it is empty.
 pub(crate) fn indexes(length: usize, start: i64, end: i64) -> Option<(usize, usize)> {
     let length = length as i64;
     let from_front = |index: i64| if index < 0 { (length + index).max(0) } else { index };

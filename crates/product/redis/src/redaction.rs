@@ -1,11 +1,11 @@
-//! Arguments that logs and monitors do not show: passwords, as in Redis.
+//! Hides passwords from logs and monitors, as Redis does.
 
 use crate::command::{Command, Secrets};
 use crate::resp::Arguments;
 
 const REDACTED: &[u8] = b"(redacted)";
 
-/// An argument as others may see it, as far as it was kept, and its full length.
+/// An argument with passwords hidden, as far as the parser kept it, and its full length.
 pub fn shown<'a>(command: &Command, arguments: Arguments<'a>, index: usize) -> (&'a [u8], usize) {
     match is_secret(command.secrets, arguments, index) {
         true => (REDACTED, REDACTED.len()),

@@ -7,8 +7,9 @@
 //!       └────── transaction: source unchanged, target present ─▶ the target exists
 //! ```
 //!
-//! Versions are compared, as with WATCH, so others see a single step. Both keys must be of one
-//! partition, as those of a transaction. Other writers make it start over, up to [`TRIES_MAX`] times.
+//! The transaction compares versions, as after WATCH, so for other clients the command is a single
+//! step. Both keys must be in one partition, as in any transaction. If another client writes to the
+//! keys meanwhile, the command starts over, up to [`TRIES_MAX`] times.
 
 use crate::answered::Answered;
 use crate::call::Call;
@@ -22,7 +23,7 @@ use nicekv_client::{Answer, Outcome, Request, SubmitError};
 use nicekv_proto::limits::LONG_VALUE_BYTES_MAX;
 use nicekv_proto::{Condition, Expiry, Form, KeyspaceId, OpId, Operation};
 
-/// Attempts while others write to the keys.
+/// Maximum attempts while other clients write to the keys.
 const TRIES_MAX: u32 = 16;
 
 /// The command.
@@ -34,7 +35,7 @@ pub(crate) enum RenameKind {
     RenameIfAbsent,
     /// COPY.
     Copy {
-        /// Overwrites the target.
+        /// The option REPLACE: overwrites the target.
         replaces: bool,
     },
 }
@@ -46,7 +47,7 @@ impl RenameKind {
     }
 }
 
-/// See the module.
+/// A running command.
 #[derive(Debug)]
 pub(crate) struct Rename {
     keyspace: KeyspaceId,
@@ -61,9 +62,9 @@ pub(crate) struct Rename {
 #[derive(Debug)]
 enum Stage {
     ReadSource,
-    /// The source had this version.
+    /// The transaction that moves the value, whose version was this.
     Move(OpId, Transaction),
-    /// A condition did not hold: does the target exist?
+    /// A condition did not hold: this transaction checks whether the target exists.
     CheckTarget(Transaction),
     Over(Result<Ended, CommandError>),
 }
@@ -98,7 +99,7 @@ impl Rename {
 
     fn transaction(&self, answer: &Answer<'_>) -> Result<Transaction, CommandError> {
         let value = answer.value.unwrap_or_default();
-        // Hashes are never longer.
+        // A hash never exceeds this limit.
         let limit = LONG_VALUE_BYTES_MAX;
         if value.len() > limit {
             let text = format!(
@@ -127,7 +128,7 @@ impl Rename {
         build().map_err(CommandError::from)
     }
 
-    /// A condition of the transaction did not hold.
+    /// Decides what to do after a condition of the transaction did not hold.
     fn refused(&mut self, version: OpId) -> Stage {
         if !self.kind.needs_absent() {
             return self.again();
@@ -147,7 +148,7 @@ impl Rename {
         if self.tries < TRIES_MAX {
             return Stage::ReadSource;
         }
-        const TEXT: &str = "ERR others write to the keys all the while; nothing was done";
+        const TEXT: &str = "ERR other clients keep writing to the keys; nothing was done";
         Stage::Over(Err(CommandError::fixed(TEXT)))
     }
 

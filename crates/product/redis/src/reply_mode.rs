@@ -1,37 +1,37 @@
 //! CLIENT REPLY: whether commands have replies.
 
-/// Which commands have no reply.
+/// Which commands get no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyMode {
-    /// OFF: none has.
+    /// OFF: no command gets a reply.
     is_off: bool,
-    /// SKIP: the running command has none, and the next one.
+    /// SKIP: the current command gets no reply, and the next one does not either.
     now: bool,
     next: bool,
 }
 
 impl ReplyMode {
-    /// ON.
+    /// CLIENT REPLY ON.
     pub fn turn_on(&mut self) {
         (self.is_off, self.now) = (false, false);
     }
 
-    /// OFF.
+    /// CLIENT REPLY OFF.
     pub fn turn_off(&mut self) {
         self.is_off = true;
     }
 
-    /// SKIP.
+    /// CLIENT REPLY SKIP.
     pub fn skip(&mut self) {
         (self.now, self.next) = (true, !self.is_off);
     }
 
-    /// Whether the running command has no reply.
+    /// Whether the current command gets no reply.
     pub fn is_silent(self) -> bool {
         self.is_off || self.now
     }
 
-    /// The running command has ended.
+    /// Called after each command.
     pub fn next_command(&mut self) {
         self.now = core::mem::take(&mut self.next);
     }

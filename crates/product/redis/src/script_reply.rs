@@ -1,4 +1,4 @@
-//! Replies of scripts. A node sends them in RESP2, with the messages to publish behind the reply.
+//! Replies of scripts. A node sends them in RESP2, followed by the messages to publish.
 
 use crate::answered::Answered;
 use crate::error::CommandError;
@@ -12,7 +12,7 @@ use nicekv_client::OperationError;
 /// SHA-1 of a script's source, as 40 lower-case hexadecimal digits.
 pub type Digest = [u8; 40];
 
-/// Writes the reply of a script, and returns the messages it publishes.
+/// Writes the reply of a script, and returns the messages to publish.
 pub fn write(answered: Option<Answered<'_>>, reply: &mut ReplyWriter<'_>) -> Vec<Message> {
     let Answered { result, cause, .. } =
         answered.unwrap_or_else(|| Err(OperationError::OutcomeUnknown).into());
@@ -38,13 +38,13 @@ pub fn write(answered: Option<Answered<'_>>, reply: &mut ReplyWriter<'_>) -> Vec
     core::iter::from_fn(|| Some(Message { channel: next()?, message: next()? })).collect()
 }
 
-/// The number in a line behind this prefix; 0 if there is none.
+/// The number after this prefix in a line; 0 if there is none.
 fn number(line: &[u8], behind: &[u8]) -> usize {
     let number = line.strip_prefix(behind).and_then(nicekv_proto::number::parse_integer);
     number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
 }
 
-/// Appends a message in the form in which it stands behind a reply.
+/// Appends a message in the format in which it follows a reply.
 pub fn append_message(channel: &[u8], message: &[u8], out: &mut Vec<u8>) {
     for part in [channel, message] {
         out.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
@@ -60,7 +60,7 @@ fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(line)
 }
 
-/// Copies a line and its body. Only null differs between RESP2 and RESP3.
+/// Copies a line and its body. RESP2 and RESP3 differ only in null.
 fn write_line(line: &[u8], rest: &mut &[u8], reply: &mut ReplyWriter<'_>) {
     if reply.protocol == Protocol::Resp3 && [&b"$-1"[..], b"*-1"].contains(&line) {
         return reply.null();

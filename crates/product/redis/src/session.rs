@@ -1,4 +1,4 @@
-//! The state of one connection that commands know and change.
+//! The state of a connection that commands use and change.
 
 use crate::acl::Login;
 use crate::exec::Caller;
@@ -9,35 +9,35 @@ use crate::transaction::Multi;
 use alloc::vec::Vec;
 use nicekv_proto::KeyspaceId;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// CLIENT ID.
+    /// As in CLIENT ID.
     pub id: u64,
-    /// SELECT: the keyspace of all its keys.
+    /// The keyspace that SELECT has chosen.
     pub keyspace: KeyspaceId,
-    /// CLIENT SETNAME.
+    /// Set by CLIENT SETNAME.
     pub name: Vec<u8>,
-    /// MULTI, WATCH.
+    /// The state of MULTI and WATCH.
     pub multi: Multi,
     pub protocol: Protocol,
-    /// SUBSCRIBE, PSUBSCRIBE.
+    /// Set by SUBSCRIBE and PSUBSCRIBE.
     pub subscriptions: Subscriptions,
     pub login: Login,
-    /// CLIENT REPLY.
+    /// Set by CLIENT REPLY.
     pub reply_mode: ReplyMode,
-    /// MONITOR.
+    /// Set by MONITOR.
     pub is_monitor: bool,
 }
 
 impl Session {
-    /// The connection that a transaction or a script runs for.
+    /// The caller of a transaction or script that this connection runs.
     pub(crate) fn caller(&self, unix_ms: u64) -> Caller {
         let user = self.login.user().cloned();
         Caller { keyspace: self.keyspace, protocol: self.protocol, unix_ms, user }
     }
 
-    /// Whether it may run only what subscribers may: by RESP2, replies and messages would mix.
+    /// Whether only commands for subscribers are allowed: with RESP2, other replies could not be
+    /// told from messages.
     pub fn is_subscriber_only(&self) -> bool {
         self.protocol == Protocol::Resp2 && !self.subscriptions.is_empty()
     }

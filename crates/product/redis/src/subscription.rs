@@ -1,20 +1,20 @@
-//! What a connection is subscribed to, and the commands that change it.
+//! The subscriptions of a connection, and the commands that change them.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use nicekv_client::Topic;
 use nicekv_proto::publish::ListenKind;
 
-/// Bytes that a name occupies beside its own.
+/// Bytes of memory of a subscription in addition to its name.
 pub(crate) const NAME_BYTES: usize = 64;
 
-/// The channels and patterns that a connection is subscribed to.
+/// The channels and patterns to which a connection is subscribed.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     names: BTreeSet<Topic>,
     bytes: usize,
     channels: usize,
-    /// Names that RESET has given up and the store has not been told of.
+    /// Names that RESET has unsubscribed, and that the store still has to be notified of.
     pub left: Vec<Topic>,
 }
 
@@ -23,12 +23,12 @@ impl Subscriptions {
         self.names.is_empty()
     }
 
-    /// Number of channels, and of patterns.
+    /// The number of channels, and the number of patterns.
     pub fn counts(&self) -> (usize, usize) {
         (self.channels, self.names.len() - self.channels)
     }
 
-    /// False if it was subscribed already.
+    /// Adds a subscription. Returns false if it already existed.
     pub fn insert(&mut self, name: Topic) -> bool {
         let (kind, bytes) = (name.0, name.1.len() + NAME_BYTES);
         let is_new = self.names.insert(name);
@@ -39,7 +39,7 @@ impl Subscriptions {
         is_new
     }
 
-    /// False if it was not subscribed.
+    /// Removes a subscription. Returns false if it did not exist.
     pub fn remove(&mut self, name: &Topic) -> bool {
         let was_there = self.names.remove(name);
         if was_there {
@@ -57,7 +57,7 @@ impl Subscriptions {
         self.names.iter()
     }
 
-    /// RESET: unsubscribes from everything.
+    /// RESET: ends all subscriptions.
     pub fn reset(&mut self) {
         self.left.extend(core::mem::take(&mut self.names));
         (self.bytes, self.channels) = (0, 0);
@@ -68,12 +68,12 @@ impl Subscriptions {
     }
 }
 
-/// A SUBSCRIBE or UNSUBSCRIBE, as its handler understood it.
+/// A SUBSCRIBE or UNSUBSCRIBE, as parsed by its handler.
 #[derive(Clone, Debug)]
 pub struct SubscriptionRequest {
     pub subscribes: bool,
     pub kind: ListenKind,
-    /// UNSUBSCRIBE without names is about all of this kind.
+    /// If empty, UNSUBSCRIBE ends all subscriptions of this kind.
     pub names: Vec<Vec<u8>>,
 }
 
@@ -88,11 +88,11 @@ impl SubscriptionRequest {
     }
 }
 
-/// The names that a command has changed, once the store knows of them.
+/// The names that a command has subscribed or unsubscribed, after the store has confirmed them.
 #[derive(Debug)]
 pub struct SubscriptionChange {
     pub names: Vec<Topic>,
     pub subscribes: bool,
-    /// The store could not be told: new subscriptions are to be given up.
+    /// The store did not confirm a name: new subscriptions have to be ended.
     pub failed: bool,
 }

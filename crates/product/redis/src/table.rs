@@ -1,9 +1,10 @@
 //! The command table. Dispatch, access control, `COMMAND`, the redaction of logs and
-//! docs/COMMANDS.md all follow from it.
+//! docs/COMMANDS.md are all derived from it.
 //!
-//! A row is: name, arity, kind, keys and what is done to them, flags, arguments that are secret,
-//! handler; ACL categories as in Redis, group, version of Redis that introduced it, summary.
-//! Handlers are named here and bound in `dispatch`, so that this module needs none of them.
+//! A row is: name, arity, kind, keys and how they are accessed, flags, arguments that are secret,
+//! handler; ACL categories as in Redis, group, the version of Redis that introduced the command,
+//! summary. Handlers are only named here and bound in `dispatch`, so that this module does not
+//! depend on them.
 
 use crate::categories::Categories;
 use crate::command::{Command, Flags, Group, KeyAccess, KeySpec, Kind, Secrets, Subject};
@@ -334,7 +335,7 @@ macro_rules! tables {
             },
         )*]);
 
-        /// The commands in the same order, and behind them the subcommands.
+        /// The commands in the same order, followed by the subcommands.
         pub static SUBJECTS: &[Subject] = &[
             $(Subject {
                 name: $name,
@@ -363,10 +364,10 @@ const fn numbered<const N: usize>(mut commands: [Command; N]) -> [Command; N] {
 
 for_each_command!(tables);
 
-/// Longest part of a request that an error quotes.
+/// Maximum bytes of a request that an error quotes.
 const QUOTED_BYTES_MAX: usize = 128;
 
-/// The command of this name, in any case.
+/// The command with this name, in upper or lower case.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     let mut lower = [0; 16];
     let lower = lower.get_mut(..name.len())?;
@@ -376,8 +377,8 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     Some(&COMMANDS[at])
 }
 
-/// The command that is called, if it may have as many arguments. `last`: the one called before,
-/// which is often the same.
+/// The command that is called, if it accepts this number of arguments. `last`: the previous
+/// command, which is often the same.
 pub fn resolve(
     arguments: Arguments<'_>,
     last: Option<&'static Command>,
@@ -413,13 +414,13 @@ fn unknown(arguments: Arguments<'_>) -> CommandError {
 }
 
 impl Subject {
-    /// Number of the subject of this name, in any case.
+    /// Number of the subject with this name, in upper or lower case.
     pub fn find(name: &[u8]) -> Option<usize> {
         SUBJECTS.iter().position(|subject| subject.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Number of the subject that a call is about: the subcommand, if it is known, or else the
-    /// command, whose right is the wider one.
+    /// Number of the subject of a call: the subcommand if it is known, otherwise the command, whose
+    /// permission is the wider one.
     pub fn of_call(command: usize, subcommand: Option<&[u8]>) -> usize {
         let Some(subcommand) = subcommand else { return command };
         let is_it = |subject: &Self| {
@@ -431,30 +432,30 @@ impl Subject {
         SUBJECTS.iter().position(is_it).unwrap_or(command)
     }
 
-    /// Whether it is a subcommand of this command.
+    /// Whether this subject is a subcommand of `command`.
     pub fn is_of(&self, command: &Self) -> bool {
         self.name.split_once('|').is_some_and(|(before, _)| before == command.name)
     }
 }
 
 impl Command {
-    /// Number of the subject that a call is about, and whether GET is one of the options.
+    /// Number of the subject of a call, and whether GET is one of its options.
     pub fn subject(&self, arguments: Arguments<'_>) -> (usize, bool) {
         self.subject_of(arguments.count(), &|index| arguments.prefix(index))
     }
 
-    /// The same for this many arguments, the name included.
+    /// The same, with `count` arguments including the name.
     pub fn subject_of<'a>(&self, count: usize, argument: &dyn Fn(usize) -> &'a [u8]) -> (usize, bool) {
         let subject = Subject::of_call(self.number, (count > 1).then(|| argument(1)));
         (subject, (3..count).any(|index| argument(index).eq_ignore_ascii_case(b"get")))
     }
 
-    /// Whether a call is in the category `admin`.
+    /// Whether the subject of a call is in the category `admin`.
     pub fn is_administrative(&self, arguments: Arguments<'_>) -> bool {
         SUBJECTS[self.subject(arguments).0].categories.overlaps(Categories::ADMIN)
     }
 
-    /// Whether its first argument is a subcommand.
+    /// Whether the first argument is a subcommand.
     pub fn has_subcommands(&self) -> bool {
         SUBJECTS.iter().any(|subject| subject.is_of(&SUBJECTS[self.number]))
     }

@@ -1,4 +1,4 @@
-//! MULTI … EXEC of a connection, and the keys it watches.
+//! MULTI … EXEC of a connection, and the keys that it watches.
 //!
 //! ```text
 //!             MULTI                  EXEC ─▶ all commands as one request, if watched keys are unchanged
@@ -8,11 +8,11 @@
 //!   versions of keys   forgotten, as by UNWATCH
 //! ```
 //!
-//! A command is planned when it is queued, and its requests become steps of the transaction at once:
-//! a queue is never longer than one message. An error at that time (an unknown command, too few
-//! arguments, no permission, no room, a command that transactions cannot contain) makes EXEC refuse
-//! the whole transaction, as in Redis. [`Exec`](crate::exec) runs it. EXEC checks permissions again,
-//! because users may have changed.
+//! A command is planned when it is queued, and its requests become steps of the transaction at
+//! once: a queue is never longer than one message. An error at that time (an unknown command, too
+//! few arguments, no permission, no room, a command that is not allowed in transactions) makes EXEC
+//! refuse the whole transaction, as in Redis. [`Exec`](crate::exec) runs the transaction. EXEC
+//! checks permissions again, because users may have changed.
 
 use crate::acl::{Refusal, User};
 use crate::call::Call;
@@ -28,20 +28,20 @@ use nicekv_client::Request;
 use nicekv_client::transaction::Transaction;
 use nicekv_proto::{Condition, KeyspaceId, OpId};
 
-/// Most commands of a transaction, and bytes of replies that are known while they are queued.
+/// Maximum number of commands of a transaction, and maximum bytes of replies that are known when
+/// their commands are queued.
 const COMMANDS_MAX: usize = 8_192;
 const READY_BYTES_MAX: usize = 64 << 10;
-/// Most watched keys: each is a step of the transaction.
+/// Maximum number of watched keys; each is a step of the transaction.
 const WATCHED_MAX: usize = 1_024;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Multi {
     watched: Watched,
     queue: Option<Queue>,
 }
 
-/// Keys whose versions have been read, or are being read.
+/// Watched keys, whose versions have been read or are being read.
 #[derive(Debug, Default)]
 struct Watched {
     keyspace: KeyspaceId,
@@ -55,16 +55,16 @@ struct Watched {
 struct Queue {
     transaction: Transaction,
     elements: Vec<Element>,
-    /// The rights that each element needs.
+    /// The permissions that each element needs.
     needed: Vec<NeededRights>,
     ready_bytes: usize,
     is_refused: bool,
 }
 
-/// The rights that a command needs, beside those to the keys of its steps.
+/// The permissions that a command needs, in addition to those on the keys of its steps.
 #[derive(Clone, Copy, Debug)]
 struct NeededRights {
-    /// Number in the table of subjects.
+    /// The subject's number in the table.
     subject: usize,
     has_get: bool,
     steps: usize,
@@ -73,7 +73,7 @@ struct NeededRights {
 /// What EXEC has to do.
 #[derive(Debug)]
 pub(crate) enum Execution {
-    /// The reply is known.
+    /// Nothing to run: the reply is known.
     Ready(ReplyBuffer),
     Commands(QueuedCommands),
 }
@@ -97,7 +97,7 @@ impl Multi {
         self.queue.as_ref().map(|queue| queue.elements.len())
     }
 
-    /// Bytes it occupies without itself, about.
+    /// Approximate heap bytes in use.
     pub fn memory(&self) -> usize {
         let keys: usize =
             self.watched.keys.iter().map(|key| key.len() + size_of::<(Box<[u8]>, OpId)>()).sum();
@@ -105,7 +105,7 @@ impl Multi {
         keys + queued
     }
 
-    /// DISCARD.
+    /// DISCARD: forgets the queue.
     pub(crate) fn discard(&mut self) -> Result<(), CommandError> {
         self.queue.take().ok_or(CommandError::fixed("ERR DISCARD without MULTI"))?;
         self.unwatch();
@@ -120,7 +120,7 @@ impl Multi {
         *self = Self::default();
     }
 
-    /// WATCH: the versions of these keys will be read.
+    /// WATCH: notes keys whose versions are about to be read.
     pub(crate) fn watch<'a>(
         &mut self,
         keyspace: KeyspaceId,
@@ -139,7 +139,7 @@ impl Multi {
         Ok(())
     }
 
-    /// The versions have been read; `None`: not all of them.
+    /// Stores the versions that were read; `None`: some could not be read.
     pub fn set_watched(&mut self, versions: Option<Vec<OpId>>) {
         match versions {
             Some(versions) => self.watched.versions.extend(versions),
@@ -147,8 +147,8 @@ impl Multi {
         }
     }
 
-    /// A command was refused, so EXEC will refuse the transaction; if it was EXEC itself, nothing is
-    /// left of it. Returns the error to reply with.
+    /// A command was refused, so EXEC will refuse the transaction; if it was EXEC itself, the
+    /// transaction is forgotten. Returns the error to reply with.
     pub fn fail(&mut self, is_exec: bool, error: CommandError) -> CommandError {
         if is_exec {
             self.end();
@@ -162,7 +162,7 @@ impl Multi {
         error
     }
 
-    /// Whether a user may run all that is queued.
+    /// Checks that a user may run all queued commands.
     pub fn check<'a>(&'a self, user: &User) -> Result<(), Refusal<'a>> {
         let Some(queue) = &self.queue else { return Ok(()) };
         let mut keys = queue.transaction.keys();
@@ -179,7 +179,7 @@ impl Multi {
         )
     }
 
-    /// Queues a command that needs a right to this subject, and to GET among its options. `written`:
+    /// Queues a command. `subject` and `has_get` are the permissions that it needs; `written` is
     /// its reply, if that is known.
     pub fn queue(
         &mut self,
@@ -204,7 +204,7 @@ impl Multi {
                 steps.map_or(Element::Ready(written), Element::Steps)
             }
             Ok(Plan::Replied | Plan::Close | Plan::Subscribe(_)) => Element::Ready(written),
-            // As in Redis, the command replies with its error when it is executed.
+            // As in Redis, such an error is the command's reply when the transaction is executed.
             Err(refused) => Element::Ready(error(&refused)),
         };
         queue.ready_bytes += match &element {
@@ -220,7 +220,7 @@ impl Multi {
         Ok(())
     }
 
-    /// EXEC: takes what was queued.
+    /// EXEC: takes the queued commands.
     pub(crate) fn execute(
         &mut self,
         keyspace: KeyspaceId,

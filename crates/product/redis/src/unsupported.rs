@@ -1,7 +1,7 @@
-//! Commands of Redis on types that the store does not have, so that the error can say why the
-//! command is unknown.
+//! Commands of Redis on types that the store does not have. With this list, the error can say why
+//! the command is unknown.
 
-/// Sorted by name.
+/// Names in lower case, sorted.
 pub(crate) const ON_OTHER_TYPES: [&str; 104] = [
     "blmove",
     "blmpop",
@@ -109,7 +109,7 @@ pub(crate) const ON_OTHER_TYPES: [&str; 104] = [
     "zunionstore",
 ];
 
-/// Whether this is such a command, in any case.
+/// Whether this is the name of such a command, in upper or lower case.
 pub(crate) fn is_on_other_types(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     ON_OTHER_TYPES.binary_search_by(|known| known.as_bytes().cmp(&name)).is_ok()

@@ -147,7 +147,7 @@ impl WorkerScripts {
                     let wall_max = if job.run.is_recovered { WALL_MAX_RECOVERED } else { WALL_MAX };
                     if job.started.elapsed() > wall_max {
                         worker.take().map(Worker::end);
-                        return job.lose(format!("its process was not heard of for {wall_max:?}"));
+                        return job.lose(format!("its process has not answered for {wall_max:?}"));
                     }
                     let left_ns = wait_ns.saturating_sub(began.elapsed().as_nanos() as u64);
                     if left_ns == 0 {
@@ -193,7 +193,7 @@ impl ScriptEngine for WorkerScripts {
             // A worker does not send such an answer.
             state.worker.take().map(Worker::end);
         }
-        Some(end.unwrap_or_else(|| lost("its process has answered nonsense")))
+        Some(end.unwrap_or_else(|| lost("its process has sent an invalid answer")))
     }
 
     fn is_busy(&self) -> bool {

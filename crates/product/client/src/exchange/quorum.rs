@@ -358,7 +358,7 @@ fn kind_of(request: &Request<'_>) -> Result<Kind, SubmitError> {
         Request::Get { .. } | Request::Length { .. } => return Ok(Kind::Get),
         Request::Named { .. } => return needs("a transaction"),
         Request::Scan { .. } => return needs("a scan"),
-        Request::Listen { .. } | Request::Publish { .. } => return needs("what is published"),
+        Request::Listen { .. } | Request::Publish { .. } => return needs("publishing"),
         Request::Update { condition, return_old, operation, .. } => (condition, return_old, operation),
     };
     if condition != Condition::Always {

@@ -223,7 +223,7 @@ fn row_38_script_workers_may_end_at_any_time() {
     assert!(third.len() == 1 && third != second, "{third:?}");
     signal(third[0], Signal::STOP);
     let reply = count();
-    assert!(reply.starts_with("-ERR Script killed: its process was not heard of for 4s"), "{reply}");
+    assert!(reply.starts_with("-ERR Script killed: its process has not answered for 4s"), "{reply}");
     assert_eq!(count(), ":4", "the failed script had no effect");
     let last = workers(up.process_id());
     assert_eq!(up.interrupt(), Some(0));

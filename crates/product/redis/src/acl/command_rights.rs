@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// One bit for each subject.
+/// A set of subjects, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bits([u64; WORDS]);
 
@@ -36,7 +36,7 @@ impl Bits {
         self.0[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// Adds or removes others.
+    /// Adds others to the set (`are_in`), or removes them.
     fn with(mut self, others: Self, are_in: bool) -> Self {
         let pairs = self.0.iter_mut().zip(others.0);
         pairs.for_each(|(word, other)| *word = if are_in { *word | other } else { *word & !other });
@@ -44,11 +44,11 @@ impl Bits {
     }
 }
 
-/// See the module.
+/// The rules on commands, and the subjects that they allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandRights {
     allowed: Bits,
-    /// What the rules start from: everything, or nothing.
+    /// Whether everything is allowed before the first rule, or nothing.
     starts_with_all: bool,
     rules: Vec<Rule>,
 }
@@ -56,11 +56,11 @@ pub(super) struct CommandRights {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     allows: bool,
-    /// A command, a subcommand, or `@` and a category; in lower case.
+    /// A command, a subcommand, or a category after `@`; in lower case.
     what: String,
 }
 
-/// The subjects of a rule.
+/// The subjects that a rule is about; `None` if it names nothing known.
 fn covered(what: &str) -> Option<Bits> {
     if let Some(category) = what.strip_prefix('@') {
         let category = Categories::named(category.as_bytes())?;
@@ -76,7 +76,8 @@ impl CommandRights {
         *self = Self { allowed, starts_with_all: allows, rules: Vec::new() };
     }
 
-    /// Applies a rule without its sign; false if there is no such command or category.
+    /// Applies a rule, given without its sign. Returns false if there is no such command or
+    /// category.
     pub(super) fn apply(&mut self, allows: bool, what: &[u8]) -> bool {
         let what = String::from_utf8_lossy(what).to_ascii_lowercase();
         if what == "@all" {
@@ -85,7 +86,7 @@ impl CommandRights {
         }
         let Some(bits) = covered(&what) else { return false };
         self.allowed = self.allowed.with(bits, allows);
-        // Earlier rules on the same subject or on a part of it have no effect any more.
+        // Earlier rules on the same subject or on its subcommands no longer have an effect.
         let is_part = |rule: &Rule| {
             rule.what.strip_prefix(&what).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
         };
@@ -94,7 +95,7 @@ impl CommandRights {
         true
     }
 
-    /// Whether the subject of this number may be run.
+    /// Whether the user may run the subject with this number.
     pub(super) fn allows(&self, subject: usize) -> bool {
         self.allowed.has(subject)
     }
@@ -103,7 +104,7 @@ impl CommandRights {
         self.allowed == EVERYTHING
     }
 
-    /// The rules, from which the rights can be made again.
+    /// The rules as text, from which the same rights can be parsed.
     pub(super) fn describe(&self) -> String {
         let mut text = String::from(if self.starts_with_all { "+@all" } else { "-@all" });
         for Rule { allows, what } in &self.rules {

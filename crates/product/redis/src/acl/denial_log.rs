@@ -1,21 +1,22 @@
-//! What was refused last, for ACL LOG. Repetitions within a minute are counted in one entry.
+//! The newest refusals, for ACL LOG. A refusal that is repeated within a minute increments the
+//! count of its entry.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Entries that are kept.
+/// Maximum number of entries.
 const ENTRIES_MAX: usize = 128;
-/// Repetitions within this time are one entry.
+/// Equal refusals within this time share an entry.
 const REPETITION_MS: u64 = 60_000;
-/// Bytes kept of a name or a key.
+/// Maximum bytes kept of a name or key.
 const OBJECT_BYTES_MAX: usize = 128;
 
-/// Why something was refused.
+/// Why access was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenialReason {
-    /// A wrong password, or no such user.
+    /// Wrong password, or no such user.
     Auth,
     Command,
     Key,
@@ -25,7 +26,7 @@ pub enum DenialReason {
 impl DenialReason {
     pub const ALL: [Self; 4] = [Self::Auth, Self::Command, Self::Key, Self::Channel];
 
-    /// Redis' name.
+    /// The name that Redis uses for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auth => "auth",
@@ -40,10 +41,10 @@ impl DenialReason {
 #[derive(Clone, Copy, Debug)]
 pub struct Denial<'a> {
     pub reason: DenialReason,
-    /// The command, or the key.
+    /// The command, key or channel that was refused; for a failed login, the command (AUTH or HELLO).
     pub object: &'a [u8],
     pub user: &'a [u8],
-    /// The line of CLIENT INFO of the connection.
+    /// The connection, as CLIENT INFO describes it.
     pub client: &'a str,
 }
 
@@ -60,10 +61,9 @@ pub struct DenialEntry {
     pub updated_unix_ms: u64,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct DenialLog {
-    /// Newest first.
+    /// Entries, newest first.
     entries: VecDeque<DenialEntry>,
     numbered: u64,
 }
@@ -99,7 +99,7 @@ impl DenialLog {
         });
     }
 
-    /// The newest entries.
+    /// The newest entries, at most `count`.
     pub fn newest(&self, count: usize) -> Vec<DenialEntry> {
         self.entries.iter().take(count).cloned().collect()
     }

@@ -1,10 +1,9 @@
-//! Which keys a user may read and write: patterns, each for one or both.
+//! Which keys a user may read and write: patterns, each for reading, writing, or both.
 
 use crate::command::KeyAccess;
 use alloc::vec::Vec;
 use nicekv_proto::glob;
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeyRights {
     is_all: bool,
@@ -17,7 +16,7 @@ struct Pattern {
     pattern: Vec<u8>,
 }
 
-/// Reading or writing a key.
+/// Whether a key is read, written, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     reads: bool,
@@ -27,14 +26,14 @@ pub(super) struct Access {
 impl Access {
     pub(super) const BOTH: Self = Self { reads: true, writes: true };
 
-    /// `R`, `W`, or both, in any case.
+    /// Parses the letters `R` and `W`, in upper or lower case.
     pub(super) fn of_letters(letters: &[u8]) -> Option<Self> {
         let has = |letter: u8| letters.iter().any(|one| one.eq_ignore_ascii_case(&letter));
         let is_known = letters.iter().all(|one| b"rw".contains(&one.to_ascii_lowercase()));
         (is_known && !letters.is_empty()).then(|| Self { reads: has(b'r'), writes: has(b'w') })
     }
 
-    /// What a command needs. `has_get`: one of its options is GET.
+    /// The access that a command needs. `has_get`: GET is one of its options.
     pub(super) fn needed(access: KeyAccess, has_get: bool) -> Self {
         let (reads, writes) = match access {
             KeyAccess::None | KeyAccess::Metadata => (false, false),
@@ -60,7 +59,8 @@ impl KeyRights {
         self.is_all
     }
 
-    /// Adds a pattern; false if all keys are allowed already, so that it would have no effect.
+    /// Adds a pattern. Returns false if all keys are already allowed, so that the pattern would
+    /// have no effect.
     pub(super) fn add(&mut self, may: Access, pattern: &[u8]) -> bool {
         if may == Access::BOTH && pattern == b"*" {
             self.set_all(true);
@@ -84,7 +84,7 @@ impl KeyRights {
         self.is_all || self.patterns.iter().any(allows)
     }
 
-    /// The rules.
+    /// The rules as text.
     pub(super) fn describe(&self) -> Vec<u8> {
         if self.is_all {
             return b"~*".to_vec();

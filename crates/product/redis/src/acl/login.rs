@@ -11,20 +11,19 @@ use super::user::User;
 use super::users::{DEFAULT, Users};
 use alloc::sync::Arc;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Login {
     user: Option<Arc<User>>,
-    /// The password it logged in with; `None`: it needed none.
+    /// The password of the login; `None`: the user needed none.
     password: Option<PasswordHash>,
-    /// Version of the users it was checked against; 0: it has just begun.
+    /// Version of the users at the last check; 0 for a new connection.
     version: u64,
-    /// A login has failed, and the connection has not been delayed for it yet.
+    /// A login has failed, and the delay for it has not begun yet.
     pub has_failed: bool,
 }
 
 impl Login {
-    /// `None`: it has not authenticated, and has to.
+    /// `None`: the client has not authenticated, and has to.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
@@ -33,12 +32,13 @@ impl Login {
         self.user.as_ref().map_or(DEFAULT, |user| &user.name)
     }
 
-    /// Whether it was checked against this version of the users.
+    /// Whether the last check was against this version of the users.
     pub fn is_current(&self, version: u64) -> bool {
         self.version == version
     }
 
-    /// Follows a change of the users; false if its own may not stay.
+    /// Applies a change of the users. Returns false if the connection's user may not stay logged
+    /// in.
     pub fn follow(&mut self, users: &Users, version: u64) -> bool {
         let is_new = core::mem::replace(&mut self.version, version) == 0;
         if is_new {
@@ -50,7 +50,8 @@ impl Login {
         self.user.is_some()
     }
 
-    /// The same for the connection that changed the users: it stays as long as its user exists.
+    /// The same for the connection that changed the users: it stays logged in as long as its user
+    /// exists.
     pub fn follow_own_change(&mut self, users: &Users, version: u64) {
         let Some(user) = self.user.as_ref().and_then(|before| users.get(&before.name)) else { return };
         (self.user, self.version) = (Some(user.clone()), version);
@@ -66,13 +67,13 @@ impl Login {
         (self.user, self.password) = (default.is_open().then(|| default.clone()), None);
     }
 
-    /// RESET: the user it began as.
+    /// RESET: back to the user with which a new connection begins.
     pub fn reset(&mut self, users: &Users, version: u64) {
         self.version = version;
         self.begin(users);
     }
 
-    /// Logs in; false if the password is wrong, and nothing changes.
+    /// Logs in. Returns false and changes nothing if the password is wrong.
     pub fn log_in(&mut self, users: &Users, version: u64, name: &[u8], password: PasswordHash) -> bool {
         let found = users.log_in(name, &password);
         self.has_failed |= found.is_none();
@@ -120,8 +121,16 @@ mod tests {
         for change in ["user alice off >one", "user alice on >two", "user bob on >one"] {
             assert_eq!(after(alice, before, change), (false, vec![]), "{change}");
         }
-        assert_eq!(after(None, "", "user default on >one"), (false, vec![]), "it was open, and is not");
-        assert_eq!(after(None, before, "user default on nopass"), (true, vec![]), "nobody stays nobody");
+        assert_eq!(
+            after(None, "", "user default on >one"),
+            (false, vec![]),
+            "the default user needs a password now"
+        );
+        assert_eq!(
+            after(None, before, "user default on nopass"),
+            (true, vec![]),
+            "a connection without a user stays without one"
+        );
     }
 
     #[test]

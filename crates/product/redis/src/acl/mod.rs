@@ -1,13 +1,13 @@
-//! Access control: users, their passwords, and what each may run on which keys.
+//! Access control: users, their passwords, and which commands each may run on which keys.
 //!
 //! ```text
 //!   file ─▶ Users ─▶ Login (a connection's user) ─▶ check: may it run this?
 //!             ▲ ACL SETUSER, DELUSER, LOAD make a new version
 //! ```
 //!
-//! A user is made of rules, as in Redis' ACL files: passwords (`password`), commands
-//! (`command_rights`) and patterns of keys (`key_rights`). `users` is the list of all, `denial_log`
-//! what was refused last.
+//! A user consists of rules, as in Redis' ACL files: passwords (`password`), commands
+//! (`command_rights`) and patterns of keys (`key_rights`). `users` has all users, `denial_log` the
+//! newest refusals.
 //!
 //! Invariants:
 //!

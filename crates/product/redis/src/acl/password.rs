@@ -1,4 +1,4 @@
-//! Passwords, of which only the SHA-256 is kept. The host computes it.
+//! Passwords. Only their SHA-256 hashes are kept; the host computes these.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,7 +15,7 @@ impl PasswordHash {
         Self(sha256)
     }
 
-    /// From 64 lower-case hexadecimal digits, as in ACL files.
+    /// Parses 64 lower-case hexadecimal digits, as in ACL files.
     pub fn parse(digits: &[u8]) -> Option<Self> {
         let value = |digit: u8| match digit {
             b'0'..=b'9' => Some(digit - b'0'),
@@ -37,12 +37,12 @@ impl PasswordHash {
     }
 }
 
-/// Lower-case hexadecimal digits.
+/// Encodes bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// In constant time.
+/// Compares in constant time.
 impl PartialEq for PasswordHash {
     fn eq(&self, other: &Self) -> bool {
         let difference = self.0.iter().zip(&other.0).fold(0, |all, (one, other)| all | (one ^ other));
@@ -52,7 +52,7 @@ impl PartialEq for PasswordHash {
 
 impl Eq for PasswordHash {}
 
-/// Shows nothing: the hash of a weak password is as good as the password.
+/// Shows nothing, because a weak password can be guessed from its hash.
 impl fmt::Debug for PasswordHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("PasswordHash(…)")

@@ -1,10 +1,10 @@
-//! Whether a user may run a call.
+//! Checks whether a user may run a command with these arguments.
 
 use super::user::{Refusal, User};
 use crate::command::Command;
 
-/// Refuses what a user may not do: the command, its keys, or its channels. `count`: number of
-/// arguments, the name included.
+/// Refuses what a user may not access: the command, its keys, or its channels. `count`: number of
+/// arguments, including the name.
 pub fn check<'a>(
     user: &User,
     command: &Command,

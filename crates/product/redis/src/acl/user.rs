@@ -1,4 +1,4 @@
-//! One user: its passwords, and what its rules allow.
+//! A user: its passwords, and what its rules allow.
 
 use super::command_rights::CommandRights;
 use super::key_rights::{Access, KeyRights};
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use nicekv_proto::glob;
 use thiserror::Error;
 
-/// Why a rule is refused, in the words of Redis.
+/// Why a rule is refused; the texts are those of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
     #[error("Syntax error")]
@@ -37,18 +37,17 @@ pub enum RuleError {
     Selector,
 }
 
-/// Passwords of one user.
+/// Maximum passwords of one user.
 const PASSWORDS_MAX: usize = 64;
 
 /// Computes the SHA-256 of a password.
 pub type Sha256<'a> = &'a dyn Fn(&[u8]) -> [u8; 32];
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: Vec<u8>,
     is_on: bool,
-    /// Any password is accepted.
+    /// Any password is accepted (`nopass`).
     has_no_password: bool,
     passwords: Vec<PasswordHash>,
     rights: CommandRights,
@@ -56,7 +55,7 @@ pub struct User {
     channels: Channels,
 }
 
-/// The channels that it may publish and subscribe to.
+/// The channels that the user may publish to and subscribe to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Channels {
     is_all: bool,
@@ -66,7 +65,7 @@ struct Channels {
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<'a> {
-    /// The command or subcommand.
+    /// A command or subcommand.
     Command(&'static Subject),
     Key(&'a [u8]),
     /// A channel, or a pattern of channels.
@@ -74,7 +73,7 @@ pub enum Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    /// The text of ACL DRYRUN for this user.
+    /// The refusal as ACL DRYRUN words it for this user.
     pub fn describe(&self, user: &User) -> Vec<u8> {
         match self {
             Self::Command(subject) => {
@@ -94,7 +93,7 @@ impl Refusal<'_> {
 }
 
 impl User {
-    /// A new user of ACL SETUSER: off, and allowed nothing.
+    /// A new user of ACL SETUSER: it is off and has no permissions.
     pub fn new(name: &[u8]) -> Self {
         Self {
             name: name.to_vec(),
@@ -107,7 +106,7 @@ impl User {
         }
     }
 
-    /// The default user where none is configured: needs no password and may do everything.
+    /// The default user if none is configured: it needs no password and may do everything.
     pub fn open(name: &[u8]) -> Self {
         let mut user = Self { is_on: true, has_no_password: true, ..Self::new(name) };
         user.rights.set_all(true);
@@ -116,7 +115,7 @@ impl User {
         user
     }
 
-    /// Whether clients are this user without a login.
+    /// Whether the user needs no login.
     pub fn is_open(&self) -> bool {
         self.is_on && self.has_no_password
     }
@@ -129,17 +128,18 @@ impl User {
         self.has_no_password
     }
 
-    /// Whether it may run everything on all keys and channels.
+    /// Whether the user may run every command on all keys and channels.
     pub fn may_do_everything(&self) -> bool {
         self.rights.is_everything() && self.keys.is_all() && self.channels.is_all
     }
 
-    /// Whether this is one of its passwords. All are compared, so that the time tells nothing.
+    /// Whether this is one of the user's passwords. All passwords are compared, so that the time
+    /// reveals nothing.
     pub fn has_password(&self, hashed: &PasswordHash) -> bool {
         self.passwords.iter().fold(false, |found, known| found | (known == hashed))
     }
 
-    /// Applies one rule, or returns why not and changes nothing.
+    /// Applies one rule. If it is invalid, returns the reason and changes nothing.
     pub fn apply(&mut self, rule: &[u8], sha256: Sha256<'_>) -> Result<(), RuleError> {
         let word = rule.to_ascii_lowercase();
         match word.as_slice() {
@@ -154,7 +154,8 @@ impl User {
             b"resetkeys" => self.keys.set_all(false),
             b"allchannels" => self.channels = Channels { is_all: true, patterns: Vec::new() },
             b"resetchannels" => self.channels = Channels::default(),
-            // RESTORE always checks its payload, and there are no selectors.
+            // Accepted without effect: RESTORE always checks its payload, and there are no
+            // selectors.
             b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" => (),
             _ => return self.apply_prefixed(rule, sha256),
         }
@@ -223,8 +224,8 @@ impl User {
         Ok(())
     }
 
-    /// Whether it may run the subject of this number on these keys. `has_get`: GET is one of the
-    /// options.
+    /// Checks whether the user may run the subject with this number on these keys. `has_get`: GET
+    /// is one of the options.
     pub fn check<'a>(
         &self,
         subject: usize,
@@ -240,19 +241,20 @@ impl User {
         keys.next().map_or(Ok(()), |key| Err(Refusal::Key(key)))
     }
 
-    /// Whether it may use a channel, or subscribe to a pattern, which must literally be one of its own.
+    /// Whether the user may use a channel, or subscribe to a pattern. A pattern must be literally
+    /// equal to one of the user's own.
     pub fn may_use_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         let covers = |own: &Vec<u8>| if is_pattern { own == name } else { glob::matches(own, name) };
         self.channels.is_all || self.channels.patterns.iter().any(covers)
     }
 
-    /// `on` or `off`, and `nopass`.
+    /// The flags: `on` or `off`, and `nopass` if set.
     pub fn flags(&self) -> impl ExactSizeIterator<Item = &'static str> {
         let flags = [if self.is_on { "on" } else { "off" }, "nopass"];
         flags.into_iter().take(1 + usize::from(self.has_no_password))
     }
 
-    /// The hashes of its passwords, as hexadecimal digits.
+    /// The hashes of the user's passwords, in hexadecimal.
     pub fn passwords(&self) -> impl ExactSizeIterator<Item = String> {
         self.passwords.iter().map(PasswordHash::hex)
     }
@@ -270,7 +272,7 @@ impl User {
         if self.channels.is_all { b"&*".to_vec() } else { rules.collect::<Vec<_>>().join(&b' ') }
     }
 
-    /// Its line of an ACL file.
+    /// The user's line in an ACL file.
     pub fn describe(&self) -> Vec<u8> {
         let flags = self.flags().map(|flag| flag.as_bytes().to_vec());
         let passwords = self.passwords().map(|digits| format!("#{digits}").into_bytes());
@@ -283,7 +285,7 @@ impl User {
     }
 }
 
-/// Blanks and zeros do not survive in a file.
+/// Whether the word contains blanks or zero bytes, which an ACL file cannot represent.
 pub(super) fn has_blanks(word: &[u8]) -> bool {
     word.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0)
 }

@@ -1,4 +1,4 @@
-//! Rules, what they allow, and how they are described.
+//! Tests: rules, what they allow, and how they are described.
 
 use super::*;
 

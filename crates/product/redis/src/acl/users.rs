@@ -1,4 +1,4 @@
-//! All users at one moment.
+//! A version of all users.
 
 use super::password::PasswordHash;
 use super::user::{Sha256, User, has_blanks};
@@ -9,21 +9,21 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// The user of a connection before it logs in.
+/// Name of the user that a connection has before it logs in.
 pub const DEFAULT: &[u8] = b"default";
-/// Most users.
+/// Maximum number of users.
 const USERS_MAX: usize = 10_000;
-/// Bytes of a rule or a name that errors quote.
+/// Maximum bytes of a rule or name that an error quotes.
 const QUOTED_BYTES_MAX: usize = 64;
-/// Problems of a file that are reported.
+/// Maximum problems of a file that an error reports.
 const PROBLEMS_MAX: usize = 8;
 
-/// See the module. There is always a default user.
+/// Users by name. The default user always exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Users(BTreeMap<Vec<u8>, Arc<User>>);
 
 impl Default for Users {
-    /// Nobody needs a password.
+    /// Only the default user, without a password.
     fn default() -> Self {
         Self::of(User::open(DEFAULT))
     }
@@ -34,15 +34,15 @@ impl Users {
         Self(BTreeMap::from([(DEFAULT.to_vec(), Arc::new(default))]))
     }
 
-    /// Only the default user, with this password and all rights.
+    /// Only the default user, with this password and all permissions.
     pub fn with_password(password: &[u8], sha256: Sha256<'_>) -> Self {
         let mut user = User::open(DEFAULT);
         user.apply(&[b">", password].concat(), sha256).expect("any password is valid");
         Self::of(user)
     }
 
-    /// Parses a file of lines `user NAME rules…`. The error names the file and the lines, and contains
-    /// no password.
+    /// Parses a file with lines `user NAME rules…`. The error names the file and the lines, and
+    /// contains no password.
     pub fn parse(text: &[u8], file: &str, sha256: Sha256<'_>) -> Result<Self, String> {
         let (mut users, mut problems) = (BTreeMap::new(), Vec::new());
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -81,12 +81,12 @@ impl Users {
         self.0.get(DEFAULT).expect("there is always a default user")
     }
 
-    /// By name.
+    /// All users, sorted by name.
     pub fn all(&self) -> impl ExactSizeIterator<Item = &User> {
         self.0.values().map(Arc::as_ref)
     }
 
-    /// The user that logs in with this password. Takes as long if there is no such user.
+    /// The user whose name and password these are. If there is no such user, it takes as long.
     pub fn log_in(&self, name: &[u8], hashed: &PasswordHash) -> Option<Arc<User>> {
         let user = self.get(name);
         let is_right = user.unwrap_or(self.default_user()).has_password(hashed);
@@ -94,7 +94,7 @@ impl Users {
         (is_right || user.has_no_password()).then(|| user.clone())
     }
 
-    /// Adds or replaces a user; `None` if there are too many.
+    /// A copy with this user added or replaced; `None` if there are too many users.
     pub fn with(&self, user: User) -> Option<Self> {
         let mut users = self.0.clone();
         if !users.contains_key(&user.name) && users.len() == USERS_MAX {
@@ -104,7 +104,7 @@ impl Users {
         Some(Self(users))
     }
 
-    /// Removes users, and returns how many there were.
+    /// A copy without these users, and how many of them existed.
     pub fn without<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> (Self, usize) {
         let mut users = self.0.clone();
         let count = names.filter(|name| *name != DEFAULT && users.remove(*name).is_some()).count();
@@ -112,7 +112,7 @@ impl Users {
     }
 }
 
-/// The user of a line; `None` if it is empty.
+/// The user that a line describes; `None` if the line is empty.
 fn parse_line(line: &[u8], sha256: Sha256<'_>) -> Result<Option<User>, String> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let name = match (words.next(), words.next()) {
@@ -140,7 +140,7 @@ fn quoted(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(QUOTED_BYTES_MAX)]).into_owned()
 }
 
-/// A rule as errors show it: without anything that could be a password.
+/// A rule as errors quote it: without anything that could be a password.
 pub(crate) fn shown_rule(rule: &[u8]) -> String {
     match rule.first() {
         Some(sign @ (b'>' | b'<' | b'#' | b'!')) => format!("{}…", char::from(*sign)),

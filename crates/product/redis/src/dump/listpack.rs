@@ -12,7 +12,7 @@ use nicekv_proto::number::parse_integer;
 
 const HEADER_BYTES: usize = 6;
 const END: u8 = 0xff;
-/// The header's count when there are more items than it can hold.
+/// The count in the header if there are more items than it can express.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
 /// Encodes items.
@@ -62,8 +62,8 @@ fn append_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the length of an item so that it can be read backwards: seven bits a byte, the highest
-/// first, with a mark on all but the first.
+/// Appends the length of an item in a form that can be read backwards: seven bits per byte, the
+/// highest first, and the top bit set in all bytes except the first.
 fn append_back(length: usize, out: &mut Vec<u8>) {
     let bytes = back_bytes(length);
     for place in (0..bytes).rev() {
@@ -101,7 +101,7 @@ pub(super) fn items(packed: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     is_whole.then_some(items)
 }
 
-/// The first item and its length in bytes.
+/// Decodes the first item; also returns the bytes that it takes.
 fn first(bytes: &[u8]) -> Option<(Cow<'_, [u8]>, usize)> {
     let byte = |place: usize| bytes.get(place).copied();
     let text = |number: i64, taken| Some((Cow::Owned(number.to_string().into_bytes()), taken));

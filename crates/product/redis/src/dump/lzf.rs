@@ -22,7 +22,7 @@ pub(super) fn unpacked(packed: &[u8], length: usize) -> Option<Vec<u8>> {
             let more = if count == 7 { usize::from(bytes.next()?) } else { 0 };
             let back = (usize::from(control & 31) << 8 | usize::from(bytes.next()?)) + 1;
             let from = out.len().checked_sub(back)?;
-            // The source may overlap with what this loop writes.
+            // The source may overlap with the bytes that this loop appends.
             for place in from..from + count + more + 2 {
                 out.push(out[place]);
             }

@@ -1,4 +1,4 @@
-//! ACL.
+//! The command ACL.
 
 use super::ok;
 use crate::acl::{Users, check, hex};
@@ -19,27 +19,27 @@ mod log;
 use edit::{deluser, load, setuser};
 use log::log;
 
-/// Bits of a password of GENPASS by default.
+/// Default number of bits of ACL GENPASS.
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4_096;
 
 const HELP: [&str; 13] = [
     "ACL <subcommand> [<arg> …]. Subcommands are:",
     "CAT [<category>]: the categories, or the commands of one.",
-    "DELUSER <username> …: remove users, until users are loaded again.",
-    "DRYRUN <username> <command> [<arg> …]: whether the user may do that.",
+    "DELUSER <username> …: remove users at this gateway, until ACL LOAD or a restart.",
+    "DRYRUN <username> <command> [<arg> …]: whether the user may run this command.",
     "GENPASS [<bits>]: a random password.",
-    "GETUSER <username>: what is known of a user.",
-    "LIST: all users, as lines of a file.",
-    "LOAD: read the file again that the gateway was started with.",
-    "LOG [<count> | RESET]: what was refused last.",
-    "SETUSER <username> [<rule> …]: make or change a user at this gateway, until users are loaded again.",
+    "GETUSER <username>: flags, passwords (hashed) and rules of a user.",
+    "LIST: all users, as lines of an ACL file.",
+    "LOAD: read the gateway's file of users again.",
+    "LOG [<count> | RESET]: the newest refusals, or clear them.",
+    "SETUSER <username> [<rule> …]: create or change a user at this gateway, until ACL LOAD or a restart.",
     "USERS: the names of all users.",
     "WHOAMI: the name of this connection's user.",
     "HELP: this text.",
 ];
 
-/// Subcommands, with their least and most arguments.
+/// Subcommands, with their minimum and maximum number of arguments.
 const SUBCOMMANDS: [(&str, usize, usize, Handler); 12] = [
     ("cat", 2, 3, cat),
     ("deluser", 3, usize::MAX, deluser),
@@ -58,7 +58,7 @@ const SUBCOMMANDS: [(&str, usize, usize, Handler); 12] = [
 pub(crate) fn acl<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if call.is(1, "save") {
         return Err(CommandError::fixed(
-            "ERR ACL SAVE is refused: a gateway does not write its file; edit it, and say ACL LOAD to each gateway",
+            "ERR ACL SAVE is refused: a gateway does not write its file; edit it, and send ACL LOAD to each gateway",
         ));
     }
     let found = SUBCOMMANDS.iter().find(|(name, ..)| call.is(1, name));
@@ -153,7 +153,7 @@ fn genpass<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     Ok(Plan::Replied)
 }
 
-/// `ACL DRYRUN user command …`: what the user would be told, as a text.
+/// `ACL DRYRUN user command …`: OK, or the refusal as a text.
 fn dryrun<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let shown =
         |index| String::from_utf8_lossy(call.arguments.prefix(index)).chars().take(128).collect::<String>();

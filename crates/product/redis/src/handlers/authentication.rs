@@ -1,4 +1,4 @@
-//! AUTH.
+//! The command AUTH.
 
 use super::ok;
 use crate::acl::{DEFAULT, Denial, DenialReason, PasswordHash};
@@ -21,7 +21,7 @@ pub(crate) fn auth<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
     ok(context)
 }
 
-/// Logs the connection in. A failure is logged, and delays the next command of the connection.
+/// Logs the connection in. A failed login is logged, and delays the connection's next command.
 pub(super) fn log_in(
     context: &mut Context<'_, '_>,
     call: &Call<'_>,

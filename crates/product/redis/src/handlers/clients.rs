@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use nicekv_proto::Duration;
 use nicekv_proto::number::parse_integer;
 
-/// Subcommands, with their least and most arguments.
+/// Subcommands, with their minimum and maximum number of arguments.
 const SUBCOMMANDS: [(&str, usize, usize, Handler); 13] = [
     ("getname", 2, 2, getname),
     ("help", 2, 2, client_help),
@@ -49,22 +49,22 @@ fn client_help<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
         "CLIENT",
         &[
             ("GETNAME", "The name of this connection."),
-            ("ID", "Its number."),
-            ("INFO", "Its line of LIST."),
-            ("KILL <ip:port>", "Closes the connection of that address."),
+            ("ID", "The id of this connection."),
+            ("INFO", "The line of LIST for this connection."),
+            ("KILL <ip:port>", "Closes the connection from this address."),
             (
                 "KILL <filter> <value> [...]",
-                "Closes those of that ID, TYPE, USER, ADDR, LADDR; not this one unless SKIPME is no.",
+                "Closes connections by ID, TYPE, USER, ADDR or LADDR; this one only if SKIPME is no.",
             ),
             ("LIST [TYPE <type> | ID <id> [<id> ...]]", "A line for each connection."),
-            ("NO-EVICT ON|OFF", "Whether others are closed before this one."),
-            ("NO-TOUCH ON|OFF", "Changes nothing: no key has a time of use."),
+            ("NO-EVICT ON|OFF", "Whether this connection is closed last when memory runs out."),
+            ("NO-TOUCH ON|OFF", "Has no effect: keys have no time of last use."),
             (
                 "PAUSE <milliseconds> [WRITE|ALL]",
-                "No other commands, or none that write, are taken for so long.",
+                "Holds back all commands, or only writes, for this time.",
             ),
-            ("REPLY ON|OFF|SKIP", "Whether commands have replies."),
-            ("SETINFO LIB-NAME|LIB-VER <text>", "Accepted, and not kept."),
+            ("REPLY ON|OFF|SKIP", "Whether this connection gets replies."),
+            ("SETINFO LIB-NAME|LIB-VER <text>", "Accepted and ignored."),
             ("SETNAME <name>", "Names this connection."),
             ("UNPAUSE", "Ends a pause."),
         ],
@@ -114,7 +114,7 @@ fn no_evict<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     ok(context)
 }
 
-/// Has no effect: no key has a time of last use.
+/// Has no effect, because keys have no time of last use.
 fn no_touch<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     is_on(call)?;
     ok(context)
@@ -201,7 +201,7 @@ fn list<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     Ok(Plan::Replied)
 }
 
-/// The connections to close.
+/// Selects the connections to close.
 #[derive(Debug, Default)]
 struct Filter {
     id: Option<u64>,
@@ -213,7 +213,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// The filters of a CLIENT KILL.
+    /// Parses the filters of CLIENT KILL.
     fn parse(context: &Context<'_, '_>, call: &Call<'_>) -> Result<Self, CommandError> {
         let mut filter = Self::default();
         for index in (2..call.count()).step_by(2) {
@@ -283,7 +283,7 @@ fn kill<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     Ok(if takes_own { Plan::Close } else { Plan::Replied })
 }
 
-/// `MONITOR`: from now on this connection sees all commands.
+/// `MONITOR`: from now on, all commands are shown to this connection.
 pub(crate) fn monitor<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     if !core::mem::replace(&mut context.session.is_monitor, true) {
         context.host.join_monitors();

@@ -65,7 +65,7 @@ pub(crate) fn select<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
     ok(context)
 }
 
-/// The keyspace that is this database.
+/// The keyspace with this database number.
 pub(super) fn database(context: &Context<'_, '_>, number: i32) -> Result<KeyspaceId, CommandError> {
     let keyspaces = context.host.keyspaces();
     let found = keyspaces.iter().find(|keyspace| i32::from(keyspace.0) == number);

@@ -1,4 +1,4 @@
-//! Expiry times: the commands about them, and the options of SET and GETEX.
+//! Expiry times: the commands that set and read them, and the options of SET and GETEX.
 
 use crate::call::Call;
 use crate::context::{Context, Planned};
@@ -10,14 +10,14 @@ use alloc::string::String;
 use nicekv_client::Request;
 use nicekv_proto::{Condition, ExpireCondition, Operation};
 
-/// Origin of a time in an argument.
+/// What a time in an argument is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Now,
     UnixEpoch,
 }
 
-/// A time among the options of SET or GETEX.
+/// A time option of SET or GETEX.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeOption {
     argument: usize,
@@ -42,7 +42,7 @@ pub(crate) struct SetOptions {
 }
 
 impl SetOptions {
-    /// Parses the arguments of SET (`set`) or GETEX from number `first` on.
+    /// Parses the options of SET (`set`) or GETEX, beginning with argument `first`.
     pub(crate) fn parse(call: &Call<'_>, first: usize, set: bool) -> Result<Self, CommandError> {
         const TIMES: [(&str, TimeUnit, Anchor); 4] = [
             ("ex", TimeUnit::Seconds, Anchor::Now),
@@ -56,7 +56,7 @@ impl SetOptions {
             let time = TIMES.iter().find(|(word, ..)| call.is(index, word));
             let Self { condition, keep, persist, time: before, .. } = &options;
             if let Some(&(_, unit, anchor)) = time {
-                // The same option may be repeated, but not combined with another one.
+                // The same time option may be repeated, but not combined with another one.
                 let other = before.is_some_and(|before| (before.unit, before.anchor) != (unit, anchor));
                 if *keep || *persist || other || index + 1 >= call.count() {
                     return Err(CommandError::SYNTAX);
@@ -82,8 +82,8 @@ impl SetOptions {
     }
 }
 
-/// The expiry time of a new value in Unix milliseconds. It must be positive, and no step may
-/// overflow.
+/// The expiry time of a new value in Unix milliseconds. The argument must be positive, and the
+/// computation must not overflow.
 pub(crate) fn expiry_ms(
     context: &Context<'_, '_>,
     call: &Call<'_>,
@@ -122,7 +122,7 @@ pub(crate) fn pexpireat<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> P
     set_expiry(context, call, TimeUnit::Milliseconds, Anchor::UnixEpoch)
 }
 
-/// A time in the past is allowed: it deletes the key.
+/// Sets the expiry time of a key. A time in the past is allowed: it deletes the key.
 fn set_expiry<'a>(
     context: &mut Context<'_, '_>,
     call: &Call<'a>,

@@ -14,7 +14,7 @@ use nicekv_proto::limits::HASH_BYTES_MAX;
 use nicekv_proto::number::{LongDouble, parse_integer};
 use nicekv_proto::{Condition, Operation};
 
-/// Most fields of an HRANDFIELD with repetitions.
+/// Maximum number of fields of an HRANDFIELD with repetitions.
 const REPEATED_MAX: i64 = 65_536;
 
 /// `HSET key field value [field value …]`.
@@ -59,7 +59,7 @@ pub(crate) fn hdel<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> 
     Ok(update(key, bytes, BuiltOperation::RemoveFields, HashReply::Integer))
 }
 
-/// Refuses fields that exceed the limit of a hash.
+/// Refuses fields that together exceed the limit of a hash.
 fn check(bytes: usize) -> Result<(), CommandError> {
     if bytes > HASH_BYTES_MAX { Err(CommandError::hash_too_long(HASH_BYTES_MAX)) } else { Ok(()) }
 }
@@ -86,7 +86,8 @@ fn read<'a>(call: &Call<'a>, reply: HashReply) -> Planned<'a> {
     Ok(Plan::request(Request::Get { key: call.key(1)? }, Finish::Hash(reply)))
 }
 
-/// A name to look for. Longer ones than a hash may contain are cut.
+/// A field name to look up. A name longer than any in a hash is truncated: it matches nothing
+/// either way.
 fn name(call: &Call<'_>, index: usize) -> Box<[u8]> {
     let name = call.arguments.prefix(index);
     name[..name.len().min(HASH_BYTES_MAX + 1)].into()
@@ -142,7 +143,8 @@ pub(crate) fn hrandfield<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> 
     read(call, HashReply::Some { count, with_values, seed })
 }
 
-/// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`: all of it, whatever the count.
+/// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`: returns all fields at once,
+/// whatever the count.
 pub(crate) fn hscan<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let cursor = core::str::from_utf8(call.bytes(2)?).ok().and_then(|text| text.parse::<u64>().ok());
     cursor.ok_or(CommandError::fixed("ERR invalid cursor"))?;

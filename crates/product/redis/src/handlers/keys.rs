@@ -1,4 +1,4 @@
-//! Commands on all keys.
+//! Commands on all keys of a keyspace.
 
 use super::random_number;
 use crate::call::Call;
@@ -16,7 +16,7 @@ use nicekv_proto::KeyspaceId;
 use nicekv_proto::number::parse_integer;
 use nicekv_proto::scan::ScanWants;
 
-/// Keys that a SCAN looks at by default.
+/// Number of keys that a SCAN looks at by default.
 const COUNT_DEFAULT: usize = 10;
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
@@ -69,12 +69,14 @@ pub(crate) fn dbsize<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned
     list(KeyScan::of_all(context.session.keyspace, Purpose::Size, Filter::default()))
 }
 
-/// `FLUSHDB [ASYNC | SYNC]`: either ends when all is deleted that existed when it began.
+/// `FLUSHDB [ASYNC | SYNC]`: in both modes, the reply comes when all keys that existed at the
+/// beginning are deleted.
 pub(crate) fn flushdb<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     flush(call, vec![context.session.keyspace])
 }
 
-/// `FLUSHALL [ASYNC | SYNC]`: flushes all keyspaces; deletes nothing if one cannot be flushed.
+/// `FLUSHALL [ASYNC | SYNC]`: flushes all keyspaces. If one of them cannot be flushed, deletes
+/// nothing.
 pub(crate) fn flushall<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if let Some((keyspace, has)) = context.host.not_flushable() {
         return Err(CommandError::text(format!(

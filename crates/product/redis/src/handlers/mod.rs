@@ -1,4 +1,4 @@
-//! What each command does, by family.
+//! The implementations of commands, by family.
 
 pub(crate) mod acl;
 pub(crate) mod authentication;
@@ -31,7 +31,7 @@ fn ok<'a>(context: &mut Context<'_, '_>) -> Planned<'a> {
     Ok(Plan::Replied)
 }
 
-/// `HELP` of a command, whose name is in capitals: its subcommands and what they do.
+/// The reply to `HELP`: the subcommands of `command` (its name in capitals), with descriptions.
 fn help<'a>(
     context: &mut Context<'_, '_>,
     call: &Call<'_>,
@@ -49,7 +49,7 @@ fn help<'a>(
     Ok(Plan::Replied)
 }
 
-/// A number from the host's random source.
+/// A random number from the host.
 fn random_number(context: &Context<'_, '_>) -> Result<u64, CommandError> {
     let mut bytes = [0; 8];
     context

@@ -1,4 +1,4 @@
-//! Commands on numbers. Nodes do the arithmetic.
+//! Commands on numbers. The arithmetic is done by nodes.
 
 use crate::call::Call;
 use crate::context::{Context, Planned};
@@ -31,7 +31,8 @@ fn add<'a>(call: &Call<'a>, delta: i64) -> Planned<'a> {
 }
 
 pub(crate) fn incrbyfloat<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
-    // An infinite increment goes to the node, too: if the value is not a number, that is the error.
+    // An infinite increment is sent to the node, too: if the value is not a number, that is the
+    // error to report.
     let delta = LongDouble::parse(call.bytes(2)?).ok_or(CommandError::NOT_A_FLOAT)?;
     Ok(Plan::request(Request::update(call.key(1)?, Operation::IncrementFloat(delta)), Finish::Float))
 }

@@ -28,10 +28,10 @@ pub(crate) fn object<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
                 call,
                 "OBJECT",
                 &[
-                    ("ENCODING <key>", "How Redis would keep the value of a key."),
-                    ("FREQ <key>", "How often a key is used: not known."),
-                    ("IDLETIME <key>", "For how long a key was not used: not known."),
-                    ("REFCOUNT <key>", "How many refer to the value of a key, in Redis."),
+                    ("ENCODING <key>", "The encoding that Redis would use for the value of a key."),
+                    ("FREQ <key>", "How often a key is used: not tracked."),
+                    ("IDLETIME <key>", "For how long a key was not used: not tracked."),
+                    ("REFCOUNT <key>", "The reference count that Redis would report."),
                 ],
             );
         }
@@ -48,7 +48,7 @@ pub(crate) fn object<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
 /// `MEMORY USAGE key [SAMPLES count]`, `MEMORY HELP`.
 pub(crate) fn memory<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if call.is(1, "help") {
-        let lines = [("USAGE <key> [SAMPLES <count>]", "Bytes that a key and its value take at a node.")];
+        let lines = [("USAGE <key> [SAMPLES <count>]", "Approximate bytes of a key and its value on a node.")];
         return help(context, call, "MEMORY", &lines);
     }
     if !call.is(1, "usage") {

@@ -1,4 +1,4 @@
-//! Publishing and subscribing.
+//! Commands for publishing and subscribing.
 
 use crate::call::Call;
 use crate::context::{Context, Planned};
@@ -26,7 +26,7 @@ pub(crate) fn publish<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'
 
 fn change<'a>(context: &Context<'_, '_>, call: &Call<'a>, subscribes: bool, kind: ListenKind) -> Planned<'a> {
     if subscribes && !context.host.can_publish() {
-        return Err(SubmitError::NeedsPrimary { what: "what is published" }.into());
+        return Err(SubmitError::NeedsPrimary { what: "publishing" }.into());
     }
     let mut names = Vec::with_capacity(call.count() - 1);
     for index in 1..call.count() {
@@ -56,7 +56,8 @@ pub(crate) fn punsubscribe<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -
     change(context, call, false, ListenKind::Pattern)
 }
 
-/// `PUBSUB CHANNELS [pattern] | NUMSUB [channel …] | NUMPAT`, among this gateway's connections.
+/// `PUBSUB CHANNELS [pattern] | NUMSUB [channel …] | NUMPAT`: counts the connections of this
+/// gateway only.
 pub(crate) fn pubsub<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let counts = context.host.subscribers();
     let reply = &mut context.reply;

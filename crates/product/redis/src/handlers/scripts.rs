@@ -59,7 +59,7 @@ fn by_digest<'a>(context: &mut Context<'_, '_>, call: &Call<'a>, is_read_only: b
     run(context, script, &digest)
 }
 
-/// A script is one op, which locks its keys.
+/// Plans a script: it is one op, which locks its keys.
 fn run<'a>(context: &mut Context<'_, '_>, script: Script<'_>, digest: &Digest) -> Planned<'a> {
     if script.keys.is_empty() && context.session.multi.is_queueing() {
         return Err(CommandError::fixed("ERR scripts without keys are not allowed in transactions"));
@@ -70,7 +70,7 @@ fn run<'a>(context: &mut Context<'_, '_>, script: Script<'_>, digest: &Digest) -
     Ok(Plan::Continue(Box::new(Exec::of_script(caller, transaction, steps))))
 }
 
-/// A source, if it fits into an op.
+/// The source of a script, if it fits into an op.
 fn source<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8], CommandError> {
     let (bytes, limit) = (call.arguments.length(index), TRANSACTION_BYTES_MAX);
     if bytes > limit {
@@ -79,7 +79,7 @@ fn source<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8], CommandError> {
     call.bytes(index)
 }
 
-/// Keys and arguments.
+/// The keys and the arguments of a script.
 fn parts<'a>(call: &Call<'a>) -> Result<(Arguments<'a>, Arguments<'a>), CommandError> {
     let count = call.integer(2)?;
     if count > call.count() as i64 - 3 {
@@ -113,7 +113,7 @@ pub(crate) fn script<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
             host.forget_scripts();
             return ok(context);
         }
-        // Scripts are bounded and end by themselves.
+        // Scripts are bounded and end by themselves, so there is never one to kill.
         (b"kill", 2) => return Err(CommandError::fixed("NOTBUSY No scripts in execution right now.")),
         (b"help", 2) => {
             context.reply.array(HELP.len());
@@ -130,13 +130,13 @@ pub(crate) fn script<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
 const HELP: &[&str] = &[
     "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "EXISTS <sha1> [<sha1> ...]",
-    "    Tells of each digest whether the gateway knows its script.",
+    "    For each digest, whether the gateway knows the script.",
     "FLUSH [ASYNC|SYNC]",
-    "    Has the gateway forget all scripts.",
+    "    Removes all scripts from the gateway's cache.",
     "KILL",
-    "    Answers that no script runs: each is bounded.",
+    "    Replies that no script is running: each is bounded, and ends by itself.",
     "LOAD <script>",
-    "    Has the gateway remember a script, and tells its digest.",
+    "    Adds a script to the gateway's cache, and replies with its digest.",
     "HELP",
     "    Prints this help.",
 ];

@@ -1,4 +1,4 @@
-//! COMMAND, ROLE and TIME: what libraries and tools ask when they connect.
+//! COMMAND, ROLE and TIME, which libraries and tools call when they connect.
 
 use crate::call::Call;
 use crate::command::{Command, Kind};
@@ -56,7 +56,7 @@ pub(crate) fn command<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
     Ok(Plan::Replied)
 }
 
-/// The arguments of a command that are keys.
+/// `COMMAND GETKEYS`: the arguments of a call that are keys.
 fn get_keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let command = find(call.arguments.prefix(2));
     let command = command.ok_or(CommandError::fixed("ERR Invalid command specified"))?;
@@ -70,7 +70,7 @@ fn get_keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     let argument = |index: usize| call.arguments.prefix(index + 2);
     let mut keys: Vec<&[u8]> = command.key_indexes(count, &argument).map(argument).collect();
     if command.kind == Kind::Script {
-        // As in Redis, a script with fewer keys than it says has none.
+        // As in Redis, a script call with fewer keys than it declares has none.
         keys.truncate(if parse_integer(argument(2)) == Some(keys.len() as i64) { keys.len() } else { 0 });
     } else if keys.is_empty() {
         return Err(CommandError::fixed("ERR Invalid arguments specified for command"));
@@ -80,7 +80,8 @@ fn get_keys<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     Ok(Plan::Replied)
 }
 
-/// `ROLE`: as in INFO, a master without replicas. Nodes replicate, and a gateway has no offset.
+/// `ROLE`: as in INFO, a master without replicas. Nodes replicate; a gateway has no replication
+/// offset.
 pub(crate) fn role<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     context.reply.array(3);
     context.reply.bulk(b"master");
@@ -89,8 +90,8 @@ pub(crate) fn role<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'
     Ok(Plan::Replied)
 }
 
-/// Name, arity, flags, first key, last key, step. Categories, tips, key specifications and
-/// subcommands are left empty.
+/// An entry of COMMAND INFO: name, arity, flags, first key, last key, step. Categories, tips, key
+/// specifications and subcommands are left empty.
 fn write_info(command: &Command, reply: &mut ReplyWriter<'_>) {
     reply.array(10);
     reply.bulk(command.name.as_bytes());
@@ -110,7 +111,7 @@ fn write_info(command: &Command, reply: &mut ReplyWriter<'_>) {
     reply.array(0);
 }
 
-/// `TIME`: seconds and microseconds, of a clock that the gateway reads once a turn, in milliseconds.
+/// `TIME`: seconds and microseconds. The gateway reads its clock once a turn, in milliseconds.
 pub(crate) fn time<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     let parts = [context.unix_ms / 1_000, context.unix_ms % 1_000 * 1_000];
     context.reply.array(parts.len());

@@ -1,4 +1,4 @@
-//! CONFIG.
+//! The command CONFIG.
 
 use super::{help, ok};
 use crate::call::Call;
@@ -31,8 +31,8 @@ pub(crate) fn config<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
             call,
             "CONFIG",
             &[
-                ("GET <pattern> [<pattern> ...]", "Parameters that match, with their values."),
-                ("RESETSTAT", "Counts of INFO begin anew."),
+                ("GET <pattern> [<pattern> ...]", "Parameters that match a pattern, with their values."),
+                ("RESETSTAT", "Resets the counters of INFO."),
                 ("REWRITE", "Refused: a gateway does not write its file."),
                 (
                     "SET <name> <value> [<name> <value> ...]",
@@ -65,7 +65,7 @@ fn get<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     Ok(Plan::Replied)
 }
 
-/// Checks all parameters before it sets any.
+/// `CONFIG SET`: checks all parameters before it sets any.
 fn set<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if call.count() < 4 {
         return Err(CommandError::arity("config|set"));
@@ -95,7 +95,7 @@ fn set<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     ok(context)
 }
 
-/// The number to set; `None` if the value is unchanged.
+/// The number to set; `None` if the parameter already has this value.
 fn checked(parameter: &Parameter, value: &[u8]) -> Result<Option<i64>, CommandError> {
     let Some(least) = parameter.least else {
         return match parameter.value.as_bytes() == value {

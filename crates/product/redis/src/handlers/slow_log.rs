@@ -1,4 +1,4 @@
-//! SLOWLOG.
+//! The command SLOWLOG.
 
 use super::{help, ok};
 use crate::call::Call;
@@ -7,7 +7,7 @@ use crate::error::{CommandError, unknown_subcommand};
 use crate::plan::Plan;
 use nicekv_proto::number::parse_integer;
 
-/// Entries that GET shows by default.
+/// Number of entries that GET shows by default.
 const COUNT_DEFAULT: usize = 10;
 
 /// `SLOWLOG GET [count] | LEN | RESET | HELP`.
@@ -34,10 +34,10 @@ pub(crate) fn slowlog<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
             &[
                 (
                     "GET [<count>]",
-                    "The last slow commands, 10 unless told otherwise, all by -1: number, time, microseconds, words, client, its name.",
+                    "The newest slow commands (default 10, -1: all): number, time, microseconds, arguments, client, its name.",
                 ),
-                ("LEN", "How many there are."),
-                ("RESET", "Forgets all of them."),
+                ("LEN", "The number of slow commands in the log."),
+                ("RESET", "Clears the log."),
             ],
         ),
         _ => Err(unknown_subcommand("SLOWLOG", call.bytes(1)?)),

@@ -40,7 +40,7 @@ pub(crate) fn setrange<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<
     if offset < 0 {
         return Err(CommandError::fixed("ERR offset is out of range"));
     }
-    // Nodes refuse offsets beyond the limit of a value.
+    // Nodes refuse an offset beyond the maximum length of a value.
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
     Ok(Plan::request(Request::update(call.key(1)?, Operation::SetRange { offset, bytes }), Finish::Integer))
 }
@@ -101,7 +101,7 @@ pub(crate) fn getex<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plann
         _ if options.persist => returning_old(call, Operation::Persist),
         Some(time) => match time.at_ms(context, call) {
             Ok(at_ms) => returning_old(call, Operation::Expire { at_ms, condition: ExpireCondition::Always }),
-            // As in Redis, a key without a value gives null before the time is checked.
+            // As in Redis, a key without a value is answered with null before the time is checked.
             Err(error) => Ok(Plan::request(Request::Length { key: call.key(1)? }, Finish::NullOr(error))),
         },
         None => get(context, call),
@@ -184,17 +184,18 @@ fn each_key<'a>(
     Plan::Continue(Box::new(EachKey::new(context.session.keyspace, keys, request, finish)))
 }
 
-/// `MSET`: unlike in Redis not atomic; each key is a put of its own.
+/// `MSET`: unlike in Redis, not atomic; each key is a separate put.
 pub(crate) fn mset<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if call.count().is_multiple_of(2) {
         return Err(CommandError::arity(call.name));
     }
-    // Puts of one command are concurrent, so only the last one for a key may be sent.
+    // The puts of one command are concurrent, so if a key is repeated, only its last value may be
+    // sent.
     let mut last = BTreeMap::new();
     for index in (1..call.count()).step_by(2) {
         let (key, bytes) = (call.key(index)?, call.value(index + 1)?.len());
         if bytes > VALUE_BYTES_MAX {
-            // A refused command must put nothing.
+            // All values are checked first, because a refused command must put nothing.
             let limit = context.host.value_limit(context.session.keyspace);
             if bytes > limit {
                 return Err(SubmitError::ValueTooLong { bytes, limit }.into());
@@ -209,7 +210,7 @@ pub(crate) fn mset<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planne
     Ok(each_key(context, last.into_values().collect(), request, FinishEachKey::AllStored))
 }
 
-/// `MSETNX`: puts all keys, or none if one of them has a value. They must be of one partition.
+/// `MSETNX`: puts all keys, or none if one of them has a value. All keys must be in one partition.
 pub(crate) fn msetnx<'a>(_: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if call.count().is_multiple_of(2) {
         return Err(CommandError::arity(call.name));

@@ -4,27 +4,27 @@ use crate::limits::ARGUMENT_BYTES_KEPT;
 use alloc::vec::Vec;
 use nicekv_client::SharedBytes;
 
-/// Where an argument is in [`ArgumentList::data`]: its bytes end where the next one's begin. There
-/// may be a million of them.
+/// Position of an argument in [`ArgumentList::data`]: its bytes end where those of the next one
+/// begin. It is small, because there may be a million.
 #[derive(Debug)]
 pub(super) struct Span {
     pub(super) start: u32,
-    /// Length as sent; more than is kept if the argument was cut short.
+    /// The length that was sent; if the argument was truncated, fewer bytes are kept.
     pub(super) length: u32,
 }
 
-/// One command, as the parser or a script collected it.
+/// The arguments of one command, as collected by the parser or a script.
 #[derive(Debug, Default)]
 pub struct ArgumentList {
     pub(super) data: Vec<u8>,
     pub(super) spans: Vec<Span>,
-    /// Large arguments by number, ascending; `data` has none of their bytes.
+    /// Large arguments by number, in ascending order; their bytes are not in `data`.
     pub(super) large: Vec<(u32, SharedBytes)>,
-    /// Longest argument that is kept whole.
+    /// Longest argument that is not truncated.
     value_bytes_max: usize,
 }
 
-/// A complete command.
+/// The arguments of a complete command.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
     list: &'a ArgumentList,
@@ -39,7 +39,7 @@ impl ArgumentList {
         self.value_bytes_max
     }
 
-    /// Replaces all arguments by copies of `words`. Long ones are cut, as the parser does.
+    /// Replaces all arguments by copies of `words`. Long ones are truncated as by the parser.
     pub fn copy_from(&mut self, words: &[&[u8]]) {
         self.clear();
         for word in words {
@@ -55,19 +55,19 @@ impl ArgumentList {
         self.large.clear();
     }
 
-    /// All arguments, of which there must be at least one.
+    /// The arguments, of which there must be at least one.
     pub fn arguments(&self) -> Arguments<'_> {
         Arguments { list: self }
     }
 }
 
 impl<'a> Arguments<'a> {
-    /// At least 1.
+    /// Number of arguments, including the name; at least 1.
     pub fn count(&self) -> usize {
         self.list.spans.len()
     }
 
-    /// An argument, or the beginning of one that was cut short.
+    /// An argument; if it was truncated, only its beginning.
     pub fn prefix(&self, index: usize) -> &'a [u8] {
         let ArgumentList { spans, data, large, .. } = self.list;
         if !large.is_empty()
@@ -79,18 +79,18 @@ impl<'a> Arguments<'a> {
         &data[spans[index].start as usize..end]
     }
 
-    /// The buffer that holds these bytes, if they are a large argument.
+    /// The buffer that contains these bytes, if they are a large argument.
     pub fn shared(&self, bytes: &[u8]) -> Option<&'a SharedBytes> {
         let mut all = self.list.large.iter().map(|(_, shared)| shared);
         all.find(|shared| core::ptr::eq::<[u8]>(&***shared, bytes))
     }
 
-    /// Longer arguments are cut short.
+    /// Longest argument that is not truncated.
     pub fn bytes_max(&self) -> usize {
         self.list.value_bytes_max
     }
 
-    /// Length as sent, also of an argument that was cut short.
+    /// The length that was sent, even if the argument was truncated.
     pub fn length(&self, index: usize) -> usize {
         self.list.spans[index].length as usize
     }

@@ -6,34 +6,36 @@
 //!                └────────────── interrupt ─────────┘ returns what is not filled yet
 //! ```
 //!
-//! A command asks once, for all that it may keep, so it never waits while it holds a buffer. The
-//! exception is an argument whose peer stopped sending: it returns the unfilled rest and asks
-//! again, and what it still holds counts as dependent.
+//! A command requests memory once, for all bytes that it may keep, so it never waits while it holds
+//! a buffer. There is one exception: if the peer stops sending in the middle of an argument, the
+//! unfilled part of the grant is returned and requested again; the filled part then counts as
+//! dependent.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use nicekv_client::SharedBytes;
 
-/// Memory that the host has granted for large buffers; dropping it returns it.
+/// Memory that the host has granted for large buffers. Dropping the grant returns the memory.
 pub trait BufferGrant: Debug + Send + Sync + Sized + 'static {
     fn bytes(&self) -> usize;
 
-    /// Takes away a part of this many bytes.
+    /// Splits off a grant of this many bytes.
     fn split(&mut self, bytes: usize) -> Self;
 
-    /// Adds another grant.
+    /// Adds the bytes of another grant.
     fn join(&mut self, other: Self);
 
-    /// Returns what exceeds this many bytes.
+    /// Returns the bytes beyond this number.
     fn shrink_to(&mut self, bytes: usize);
 
-    /// Marks the grant as one that may end only after its holder was granted more. False if there
-    /// is no room for another such grant.
+    /// Marks the grant as dependent: it may end only after its holder got another grant. Returns
+    /// false if there is no room for another dependent grant.
     fn make_dependent(&mut self) -> bool;
 }
 
-/// A complete argument with the grant that covers it. The bytes are freed first.
+/// A complete argument with the grant that covers it. The bytes are freed before the grant is
+/// returned.
 struct Granted<G> {
     bytes: Vec<u8>,
     _grant: G,
@@ -45,21 +47,21 @@ impl<G> AsRef<[u8]> for Granted<G> {
     }
 }
 
-/// See the module. Complete arguments go to the caller's list.
+/// The large arguments that are arriving. Complete arguments are added to the caller's list.
 #[derive(Debug)]
 pub(super) struct LargeArguments<G> {
     /// Bytes of complete arguments.
     complete_bytes: usize,
     complete: usize,
-    /// The argument that arrives, and its full length.
+    /// The argument that is arriving, and its full length.
     buffer: Option<Vec<u8>>,
     length: usize,
-    /// For it, and for those that follow.
+    /// The grant for this argument and those that follow.
     grant: Option<G>,
-    /// Bytes that have to be granted.
+    /// Bytes that still have to be granted.
     missing: Option<usize>,
     is_denied: bool,
-    /// The grant covers more than one argument.
+    /// The grant covers several arguments.
     covers_several: bool,
 }
 
@@ -79,8 +81,8 @@ impl<G> Default for LargeArguments<G> {
 }
 
 impl<G: BufferGrant> LargeArguments<G> {
-    /// Begins an argument. False if it is not kept whole: most commands keep one, others as many
-    /// as were granted.
+    /// Begins an argument. Returns false if it is not kept whole: most commands keep one large
+    /// argument, others as many as the grant covers.
     pub(super) fn begin(&mut self, length: usize) -> bool {
         let granted = self.grant.as_ref().map(G::bytes);
         let is_first = granted.is_none() && self.complete == 0;
@@ -102,7 +104,7 @@ impl<G: BufferGrant> LargeArguments<G> {
         self.missing
     }
 
-    /// Whether some of the missing argument's bytes have arrived.
+    /// Whether some bytes of the argument that waits for a grant have arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.buffer.is_some()
     }
@@ -114,7 +116,8 @@ impl<G: BufferGrant> LargeArguments<G> {
             None => self.grant = Some(grant),
         }
         self.missing = None;
-        // Pages that are not touched take no memory, and a buffer grows in place.
+        // The whole buffer is reserved: pages that are not touched take no memory, and it can grow
+        // in place.
         self.buffer.get_or_insert_default().reserve_exact(self.length);
     }
 
@@ -130,13 +133,14 @@ impl<G: BufferGrant> LargeArguments<G> {
         self.grant.is_some()
     }
 
-    /// The peer has stopped sending: returns the part of the grant that is not filled.
+    /// The peer has stopped sending: returns the unfilled part of the grant.
     pub(super) fn interrupt(&mut self) {
         let (Some(buffer), Some(grant)) = (&self.buffer, &mut self.grant) else { return };
         let (filled, granted) = (buffer.len(), grant.bytes());
         let rest = grant.split(granted - filled);
         if filled == granted || self.complete > 0 || !grant.make_dependent() {
-            // Nothing to return, or no room for another dependent grant: it keeps what it has.
+            // There is nothing to return, or no room for another dependent grant: the argument
+            // keeps its grant.
             grant.join(rest);
             return;
         }
@@ -147,7 +151,7 @@ impl<G: BufferGrant> LargeArguments<G> {
         self.buffer.as_mut()
     }
 
-    /// The argument that arrived is complete; `None` if it was not a large one.
+    /// Ends the argument. Returns its bytes; `None` if it was not large.
     pub(super) fn end(&mut self) -> Option<SharedBytes> {
         let (Some(bytes), Some(grant)) = (self.buffer.take(), &mut self.grant) else { return None };
         self.complete_bytes += bytes.len();
@@ -156,7 +160,7 @@ impl<G: BufferGrant> LargeArguments<G> {
         Some(SharedBytes::new(Arc::new(Granted { bytes, _grant: grant })))
     }
 
-    /// At most this many bytes follow: returns the rest of the grant.
+    /// At most this many bytes will follow: returns the excess part of the grant.
     pub(super) fn expect(&mut self, bytes: usize) {
         if let Some(grant) = &mut self.grant {
             grant.shrink_to(bytes);
@@ -168,7 +172,7 @@ impl<G: BufferGrant> LargeArguments<G> {
         self.complete_bytes
     }
 
-    /// Bytes occupied beside those that were granted.
+    /// Bytes of memory in use, not counting granted bytes.
     pub(super) fn memory(&self) -> usize {
         self.complete * (size_of::<(u32, SharedBytes)>() + size_of::<Granted<G>>())
     }

@@ -1,4 +1,4 @@
-//! What a command asks for, and what it keeps.
+//! Tests: how much memory a command requests, and which bytes it keeps.
 
 use super::super::test_grant::TestGrant;
 use super::*;
@@ -16,7 +16,7 @@ fn a_grant_is_held_until_the_last_user_of_the_argument_drops_it() {
     assert_eq!((large.missing(), large.has_grant()), (None, true));
     fill(&mut large, 80);
     let kept = large.end().unwrap();
-    assert!(!large.begin(1), "most commands have one: another is not denied, but cut short");
+    assert!(!large.begin(1), "a second large argument is truncated, not denied");
     assert!(!large.is_denied() && large.bytes() == 80);
     assert_eq!(kept[..], [b'v'; 80]);
     drop(large);
@@ -64,7 +64,7 @@ fn an_interrupted_argument_keeps_its_bytes_and_asks_for_the_rest() {
     large.interrupt();
     assert_eq!((large.missing(), large.has_begun(), budget.held()), (Some(70), true, 30));
     large.interrupt();
-    assert_eq!((large.missing(), budget.held()), (Some(70), 30), "once is enough");
+    assert_eq!((large.missing(), budget.held()), (Some(70), 30), "a second interruption returns nothing");
     large.accept(budget.grant(70));
     fill(&mut large, 70);
     let kept = large.end().unwrap();
@@ -86,5 +86,9 @@ fn an_argument_is_not_interrupted_without_room_for_a_dependent_grant() {
     assert!(large.begin(60));
     fill(&mut large, 1);
     large.interrupt();
-    assert_eq!((large.missing(), budget.held()), (None, 160), "the first argument would be held meanwhile");
+    assert_eq!(
+        (large.missing(), budget.held()),
+        (None, 160),
+        "an interruption would hold the first argument"
+    );
 }

@@ -1,9 +1,9 @@
-//! Requests: arrays of bulk strings, and inline commands.
+//! Parses requests: arrays of bulk strings, and inline commands.
 //!
-//! This parser reads only the request direction, which has three kinds of lines. It is not built
-//! on a general RESP library because of its bounds: a length is checked before anything is stored,
-//! an argument that is too long for a value is counted and dropped while it arrives, inline
-//! commands are understood, and every refusal has Redis' words.
+//! Only the request direction is parsed, which has three kinds of lines. It does not use a general
+//! RESP library because of its bounds: a length is checked before anything is stored, an argument
+//! that is too long for a value is counted and dropped while it arrives, inline commands are
+//! understood, and errors have the texts of Redis.
 //!
 //! ```text
 //!            '*'n              '$'length            body, CRLF
@@ -11,8 +11,8 @@
 //!     └────────────────────── inline line ─────────────────────────────────────────▲
 //! ```
 //!
-//! A large argument has its own buffer, and its body is not taken before that buffer is granted
-//! ([`BufferGrant`]). Until then its bytes stay in the connection's input.
+//! A large argument has its own buffer. Its body is not taken from the connection's input until
+//! memory for that buffer is granted ([`BufferGrant`]).
 
 use super::arguments::{ArgumentList, Arguments, Span};
 use super::large_arguments::{BufferGrant, LargeArguments};
@@ -25,7 +25,7 @@ use nicekv_proto::limits::LARGE_BYTES_MAX;
 use nicekv_proto::number::parse_integer;
 use thiserror::Error;
 
-/// Bytes that are not a request. The connection is closed.
+/// The bytes are not a valid request. The connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
     #[error("Protocol error: invalid multibulk length")]
@@ -56,7 +56,7 @@ enum State {
     Header {
         arguments_left: usize,
     },
-    /// `keep`: how many of the bytes still to come are kept.
+    /// `keep`: how many of the remaining bytes are kept.
     Body {
         arguments_left: usize,
         bytes_left: usize,
@@ -68,35 +68,35 @@ enum State {
 const _: () = assert!(LARGE_BYTES_MAX as usize + COMMAND_BYTES_BESIDE <= u32::MAX as usize);
 const _: () = assert!(ARGUMENT_BYTES_MAX <= u32::MAX as usize);
 
-/// The large argument that waits for a grant ([`Parser::wants`]).
+/// A large argument that waits for a grant ([`Parser::wants`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedBuffer {
     pub bytes: usize,
-    /// Arguments that follow it.
+    /// Number of arguments that follow it.
     pub arguments_left: usize,
-    /// Most bytes that may be kept of it and of those that follow.
+    /// Maximum bytes that may be kept of it and of the arguments that follow.
     pub room: usize,
     /// Some of its bytes have arrived.
     pub has_begun: bool,
 }
 
-/// Collects one command at a time.
+/// Parses one command at a time.
 #[derive(Debug)]
 pub struct Parser<G> {
-    /// The client has not authenticated, and has to: it may send little.
+    /// The client has to authenticate and has not yet: it may send only short requests.
     is_unauthenticated: bool,
     state: State,
     list: ArgumentList,
     large: LargeArguments<G>,
 }
 
-/// How a TLS handshake record begins: its type and major version.
+/// The first bytes of a TLS handshake record: its type and major version.
 const TLS_HANDSHAKE: [u8; 2] = [22, 3];
-/// CR and LF behind a body.
+/// CR and LF after a body.
 const TERMINATOR_BYTES: usize = 2;
 
 impl<G: BufferGrant> Parser<G> {
-    /// `value_bytes_max`: longest argument that is kept whole.
+    /// `value_bytes_max`: longest argument that is not truncated.
     pub fn new(value_bytes_max: usize) -> Self {
         Self {
             is_unauthenticated: false,
@@ -106,18 +106,18 @@ impl<G: BufferGrant> Parser<G> {
         }
     }
 
-    /// Whether the client has not authenticated, and has to.
+    /// Sets whether the client has to authenticate and has not yet.
     pub fn set_unauthenticated(&mut self, is_unauthenticated: bool) {
         self.is_unauthenticated = is_unauthenticated;
     }
 
-    /// Bytes of one command that are kept.
+    /// Maximum bytes that are kept of one command.
     fn command_bytes_max(&self) -> usize {
         self.list.value_bytes_max() + COMMAND_BYTES_BESIDE
     }
 
     /// Takes bytes from the front of `input` until a command is complete, and returns how many. The
-    /// caller offers the rest again with more behind it: it is the beginning of a line.
+    /// rest is an incomplete line; the caller passes it again, with more bytes after it.
     pub fn parse(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
         let mut rest = input;
         while self.state != State::Complete && self.step(&mut rest)? {}
@@ -135,19 +135,19 @@ impl<G: BufferGrant> Parser<G> {
         self.state = State::Start;
         self.list.clear();
         self.large = LargeArguments::default();
-        // An unusually long command does not hold on to its memory.
+        // The memory of an unusually long command is freed.
         self.list.data.shrink_to(ARGUMENT_BYTES_KEPT);
         self.list.spans.shrink_to(64);
         self.list.large.shrink_to(0);
     }
 
-    /// Bytes occupied, without granted buffers.
+    /// Bytes of memory in use, not counting granted buffers.
     pub fn memory(&self) -> usize {
         let ArgumentList { data, spans, .. } = &self.list;
         data.capacity() + spans.capacity() * size_of::<Span>() + self.large.memory()
     }
 
-    /// The buffer that has to be granted before parsing goes on.
+    /// The buffer that must be granted before parsing can continue.
     pub fn wants(&self) -> Option<WantedBuffer> {
         let bytes = self.large.missing()?;
         let State::Body { arguments_left, .. } = self.state else {
@@ -158,18 +158,19 @@ impl<G: BufferGrant> Parser<G> {
         Some(WantedBuffer { bytes, arguments_left, room, has_begun })
     }
 
-    /// The name of the command, as soon as it has arrived.
+    /// The name of the command, once it has arrived.
     pub fn name(&self) -> Option<&[u8]> {
         let end = self.list.spans.get(1)?.start as usize;
         Some(&self.list.data[..end])
     }
 
-    /// Grants the wanted buffer. A larger grant is also for the arguments that follow.
+    /// Provides the wanted buffer. A larger grant also covers arguments that follow.
     pub fn accept(&mut self, grant: G) {
         self.large.accept(grant);
     }
 
-    /// The wanted buffer exceeds the limit: nothing large is kept of the command.
+    /// Refuses the wanted buffer, because it exceeds the limit: no large argument of the command is
+    /// kept.
     pub fn deny(&mut self) {
         self.large.deny();
         let State::Body { keep, .. } = &mut self.state else {
@@ -183,18 +184,18 @@ impl<G: BufferGrant> Parser<G> {
         self.large.is_denied()
     }
 
-    /// Whether it holds memory that other clients may wait for.
+    /// Whether the parser holds memory that other clients may wait for.
     pub fn has_grant(&self) -> bool {
         self.large.has_grant()
     }
 
-    /// The peer has stopped sending an argument: returns the part of its grant that is not filled,
-    /// which is wanted again.
+    /// The peer has stopped sending an argument: returns the unfilled part of its grant, which will
+    /// be requested again.
     pub fn interrupt(&mut self) {
         self.large.interrupt();
     }
 
-    /// Bytes that are kept, with their spans.
+    /// Bytes that are kept, including their spans.
     fn bytes(&self) -> usize {
         self.list.data.len() + self.large.bytes() + self.list.spans.len() * size_of::<Span>()
     }
@@ -205,7 +206,8 @@ impl<G: BufferGrant> Parser<G> {
         self.list.spans.shrink_to_fit();
     }
 
-    /// One line, or one piece of a body; false if there is not enough of it.
+    /// Parses one line, or one piece of a body. Returns false if the input does not contain a whole
+    /// one.
     fn step(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
         match self.state {
             State::Start if rest.first() == Some(&b'*') => self.begin(rest),
@@ -298,7 +300,8 @@ impl<G: BufferGrant> Parser<G> {
     }
 
     fn inline(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
-        // A TLS client: no command begins like this, and its handshake may contain no line end.
+        // A TLS client. No command begins with these bytes, and a handshake may contain no line
+        // end, so it would never be a complete line.
         if rest.starts_with(&TLS_HANDSHAKE) {
             return Err(ProtocolError::Tls);
         }
@@ -312,7 +315,7 @@ impl<G: BufferGrant> Parser<G> {
             let start = self.list.data.len();
             unquote(&mut line, &mut self.list.data)?;
             let length = self.list.data.len() - start;
-            // A line is shorter than what is kept of a command, and so are its words.
+            // A line is shorter than what is kept of a command, so its words always fit.
             self.list.spans.push(Span { start: start as u32, length: length as u32 });
         }
         if !self.list.spans.is_empty() {
@@ -322,8 +325,8 @@ impl<G: BufferGrant> Parser<G> {
     }
 }
 
-/// Grows long buffers by a quarter: doubled ones would be half empty and count against the memory
-/// budget of all connections.
+/// Reserves room. Long buffers grow by a quarter, because doubling would leave them half empty, and
+/// empty room counts against the memory limit of all connections.
 fn reserve(data: &mut Vec<u8>, additional: usize) {
     const LONG: usize = 1 << 20;
     if data.capacity() >= LONG && data.capacity() - data.len() < additional {
@@ -331,7 +334,7 @@ fn reserve(data: &mut Vec<u8>, additional: usize) {
     }
 }
 
-/// Takes a line without its end; `None` if the end has not arrived.
+/// Takes a line without its line end; `None` if the line end has not arrived.
 fn take_line<'a>(rest: &mut &'a [u8], what: &'static str) -> Result<Option<&'a [u8]>, ProtocolError> {
     let looked_at = &rest[..rest.len().min(LINE_BYTES_MAX)];
     let Some(end) = looked_at.iter().position(|byte| *byte == b'\n') else {
@@ -343,8 +346,8 @@ fn take_line<'a>(rest: &mut &'a [u8], what: &'static str) -> Result<Option<&'a [
     Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
-/// Takes one word of an inline command and appends it unquoted. Double quotes allow the escapes of
-/// C, single quotes only `\'`.
+/// Takes one word of an inline command and appends it unquoted. Double quotes allow C escapes,
+/// single quotes only `\'`.
 fn unquote(line: &mut &[u8], out: &mut Vec<u8>) -> Result<(), ProtocolError> {
     let mut quote = None;
     loop {

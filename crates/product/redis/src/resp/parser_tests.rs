@@ -1,4 +1,4 @@
-//! What the parser accepts, refuses and keeps.
+//! Tests: what the parser accepts, refuses and keeps.
 
 use super::super::test_grant::TestGrant;
 use super::*;
@@ -12,7 +12,7 @@ const COMMAND_BYTES_MAX: usize = VALUE_BYTES_MAX + COMMAND_BYTES_BESIDE;
 
 type Parser = super::Parser<TestGrant>;
 
-/// Grants as much as the parser may want.
+/// Grants the parser as much as it wants.
 fn grant(parser: &mut Parser) {
     if let Some(wants) = parser.wants() {
         parser.accept(TestGrant::new(wants.room));
@@ -119,7 +119,7 @@ fn a_value_is_kept_whole_if_its_command_has_room() {
 
 #[test]
 fn the_kept_bytes_of_a_command_are_bounded() {
-    // Each argument takes 8 bytes beside its own.
+    // Each argument takes 8 bytes in addition to its own.
     let bodies = COMMAND_BYTES_MAX / (4_000 + 8);
     let mut parser = Parser::new(VALUE_BYTES_MAX);
     parser.parse(b"*80000\r\n").unwrap();
@@ -130,7 +130,7 @@ fn the_kept_bytes_of_a_command_are_bounded() {
         assert_eq!(parser.parse(&body), Ok(body.len()));
     }
     assert!(parser.memory() <= COMMAND_BYTES_MAX / 4 * 5);
-    // The rest is not enough for the kept part of a longer one, either.
+    // Not even the kept part of a longer argument fits into the rest.
     let cut_short = b"$100000000\r\n";
     assert_eq!(parser.parse(cut_short), Err(ProtocolError::CommandTooLong(COMMAND_BYTES_MAX)));
 }

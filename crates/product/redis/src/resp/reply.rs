@@ -1,4 +1,4 @@
-//! Replies, in the version of the protocol that the connection speaks.
+//! Writes replies in the connection's version of the protocol.
 
 use super::reply_buffer::ReplyBuffer;
 use alloc::format;
@@ -26,7 +26,8 @@ impl ReplyWriter<'_> {
         self.line(b'+', text);
     }
 
-    /// `text` begins with a code in capitals. Line ends in it become spaces: it may quote the request.
+    /// `text` begins with an error code in capitals. Line ends in it become spaces, because it may
+    /// quote the request.
     pub fn error(&mut self, text: &[u8]) {
         self.out.count_error(text);
         self.out.push(b'-');
@@ -42,7 +43,7 @@ impl ReplyWriter<'_> {
         self.bulk_of(bytes, None);
     }
 
-    /// Not copied if `bytes` are a long part of `shared`.
+    /// A bulk string. If `bytes` are a long part of `shared`, they are not copied.
     pub fn bulk_of(&mut self, bytes: &[u8], shared: Option<&SharedBytes>) {
         self.number(b'$', bytes.len() as i64);
         self.out.extend_shared(bytes, shared);
@@ -54,7 +55,7 @@ impl ReplyWriter<'_> {
         self.out.extend_from_slice(null);
     }
 
-    /// Null in the place of an array.
+    /// Null in place of an array.
     pub fn null_array(&mut self) {
         let null: &[u8] = if self.protocol == Protocol::Resp3 { b"_\r\n" } else { b"*-1\r\n" };
         self.out.extend_from_slice(null);
@@ -67,12 +68,12 @@ impl ReplyWriter<'_> {
         }
     }
 
-    /// `count` replies follow.
+    /// Begins an array of `count` replies.
     pub fn array(&mut self, count: usize) {
         self.number(b'*', count as i64);
     }
 
-    /// `count` pairs of replies follow.
+    /// Begins a map of `count` pairs of replies.
     pub fn map(&mut self, count: usize) {
         match self.protocol {
             Protocol::Resp2 => self.number(b'*', 2 * count as i64),
@@ -80,7 +81,7 @@ impl ReplyWriter<'_> {
         }
     }
 
-    /// `count` distinct replies follow: a set.
+    /// Begins a set of `count` distinct replies.
     pub fn set(&mut self, count: usize) {
         match self.protocol {
             Protocol::Resp2 => self.number(b'*', count as i64),
@@ -88,7 +89,7 @@ impl ReplyWriter<'_> {
         }
     }
 
-    /// `count` replies follow, which answer no command: a push.
+    /// Begins a push message of `count` replies, which is no answer to a command.
     pub fn push(&mut self, count: usize) {
         match self.protocol {
             Protocol::Resp2 => self.number(b'*', count as i64),
@@ -96,7 +97,7 @@ impl ReplyWriter<'_> {
         }
     }
 
-    /// At most three decimals.
+    /// A number with at most three decimals.
     pub fn double(&mut self, value: f64) {
         let text = format!("{value:.3}");
         let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,5 +1,4 @@
-//! Replies on their way out: bytes, and between them references to large values, which are not
-//! copied.
+//! Replies to be sent: bytes, and between them references to large values, which are not copied.
 //!
 //! ```text
 //!   bytes   $67108864\r\n │ \r\n+OK\r\n$9000\r\n │ \r\n
@@ -15,10 +14,10 @@ use nicekv_client::SharedBytes;
 
 /// Shorter values are copied: that costs less than a reference (see ARCHITECTURE.md).
 const COPIED_BYTES_MAX: usize = 4 << 10;
-/// Different error codes that one buffer counts.
+/// Maximum number of different error codes that a buffer counts.
 const ERROR_CODES_MAX: usize = 128;
 
-/// A part of a large value, inserted at an offset of the bytes.
+/// A part of a large value, to be inserted at an offset of the bytes.
 #[derive(Debug)]
 struct Part {
     offset: usize,
@@ -26,7 +25,7 @@ struct Part {
     range: Range<usize>,
 }
 
-/// How many error replies were written, by code: the first word of the error.
+/// Number of error replies by code, which is the first word of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorCounts {
     by_code: Vec<(Box<str>, u64)>,
@@ -56,14 +55,13 @@ impl ErrorCounts {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
     bytes: Vec<u8>,
     parts: VecDeque<Part>,
-    /// Length of all parts.
+    /// Total length of the parts.
     part_bytes: usize,
-    /// Errors written since they were taken; most replies are none.
+    /// Errors that were written and not taken yet; usually none.
     errors: Option<Box<ErrorCounts>>,
 }
 
@@ -76,17 +74,17 @@ impl ReplyBuffer {
         self.len() == 0
     }
 
-    /// Whether it refers to a large value.
+    /// Whether it contains references to large values.
     pub fn has_parts(&self) -> bool {
         !self.parts.is_empty()
     }
 
-    /// Bytes allocated, without large values.
+    /// Bytes of memory in use, not counting large values.
     pub fn memory(&self) -> usize {
         self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
     }
 
-    /// Bytes in use, without large values.
+    /// Bytes of content, not counting large values.
     pub fn own_bytes(&self) -> usize {
         self.bytes.len() + self.parts.len() * size_of::<Part>()
     }
@@ -108,7 +106,7 @@ impl ReplyBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Adds `bytes`, by reference if they are a long part of `shared`.
+    /// Appends `bytes`; by reference if they are a long part of `shared`.
     pub fn extend_shared(&mut self, bytes: &[u8], shared: Option<&SharedBytes>) {
         let long = shared.filter(|_| bytes.len() > COPIED_BYTES_MAX);
         match long.and_then(|value| Some((value.clone(), range_within(value, bytes)?))) {
@@ -120,7 +118,7 @@ impl ReplyBuffer {
         }
     }
 
-    /// Adds another buffer, with its error counts.
+    /// Appends another buffer with its error counts.
     pub fn append(&mut self, other: Self) {
         let offset = self.bytes.len();
         self.parts.extend(other.parts.into_iter().map(|part| Part { offset: offset + part.offset, ..part }));
@@ -136,13 +134,13 @@ impl ReplyBuffer {
         self.errors.get_or_insert_default().add(&String::from_utf8_lossy(code), 1);
     }
 
-    /// Errors written since this was called last.
+    /// Errors that were written since the last call.
     pub fn take_errors(&mut self) -> Option<Box<ErrorCounts>> {
         self.errors.take()
     }
 
-    /// Hands bytes to `write`, which returns how many it took, until it returns `None`. Removes and
-    /// counts what was taken.
+    /// Passes bytes to `write`, which returns how many it took, until it returns `None`. Removes
+    /// the bytes that were taken, and returns their number.
     pub fn drain(&mut self, mut write: impl FnMut(&[u8]) -> Option<usize>) -> usize {
         let (mut total, mut used) = (0, 0);
         loop {
@@ -178,7 +176,7 @@ impl ReplyBuffer {
     }
 }
 
-/// Where `part` lies in `whole`; `None` if it is elsewhere.
+/// The position of `part` in `whole`; `None` if it is not a part of it.
 fn range_within(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start.checked_add(part.len()).filter(|end| *end <= whole.len())?;
@@ -221,7 +219,7 @@ mod tests {
             let (mut written, mut takes) = (Vec::new(), false);
             while !first.is_empty() {
                 assert_eq!(first.has_parts(), Arc::strong_count(&owner) > 1);
-                // Takes `width` bytes at a time, and every other time nothing.
+                // Takes `width` bytes at a time, and nothing every other time.
                 first.drain(|bytes| {
                     takes = !takes;
                     let count = bytes.len().min(width);

@@ -1,4 +1,4 @@
-//! Grants of a budget without limits, which counts what is held.
+//! Test grants from an unlimited budget, which counts the bytes held.
 
 use super::large_arguments::BufferGrant;
 use alloc::sync::Arc;
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Debug)]
 pub(super) struct TestBudget {
     held: Arc<AtomicUsize>,
-    /// Largest grant that may become dependent.
+    /// Size of the largest grant that may become dependent.
     dependent_max: Arc<AtomicUsize>,
 }
 

@@ -1,4 +1,4 @@
-//! ACL SETUSER, DELUSER and LOAD: changes apply to all connections of the gateway at once.
+//! ACL SETUSER, DELUSER and LOAD. Changes apply to all connections of the gateway at once.
 
 use super::ok;
 use crate::acl::{DEFAULT, User, Users, is_name, shown_rule};
@@ -47,7 +47,8 @@ pub(super) fn deluser<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Pla
     Ok(Plan::Replied)
 }
 
-/// `ACL LOAD`: reads the file again; an error names its lines, and nothing changes.
+/// `ACL LOAD`: reads the file again. If it has errors, the error names the lines, and nothing
+/// changes.
 pub(super) fn load<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'a> {
     if !context.host.has_user_file() {
         return Err(CommandError::fixed(
@@ -63,8 +64,8 @@ pub(super) fn load<'a>(context: &mut Context<'_, '_>, _: &Call<'a>) -> Planned<'
     ok(context)
 }
 
-/// This connection keeps its user. Others follow before their next command, and are closed if they
-/// may not stay.
+/// Applies the change to this connection, which keeps its user. Other connections follow before
+/// their next command, and are closed if they may not stay.
 fn changed(context: &mut Context<'_, '_>) {
     let (users, version) = context.host.users();
     context.session.login.follow_own_change(&users, version);

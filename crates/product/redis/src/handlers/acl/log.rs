@@ -1,4 +1,4 @@
-//! ACL LOG.
+//! The command ACL LOG.
 
 use super::ok;
 use crate::call::Call;
@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::plan::Plan;
 use nicekv_proto::number::parse_integer;
 
-/// Entries shown by default.
+/// Number of entries shown by default.
 const COUNT_DEFAULT: usize = 10;
 
 /// `ACL LOG [count | RESET]`.
