@@ -59,10 +59,7 @@ fn client_help<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a
             ("LIST [TYPE <type> | ID <id> [<id> ...]]", "A line for each connection."),
             ("NO-EVICT ON|OFF", "Whether this connection is closed last when memory runs out."),
             ("NO-TOUCH ON|OFF", "Has no effect: keys have no time of last use."),
-            (
-                "PAUSE <milliseconds> [WRITE|ALL]",
-                "Holds back all commands, or only writes, for this time.",
-            ),
+            ("PAUSE <milliseconds> [WRITE|ALL]", "Holds back all commands, or only writes, for this time."),
             ("REPLY ON|OFF|SKIP", "Whether this connection gets replies."),
             ("SETINFO LIB-NAME|LIB-VER <text>", "Accepted and ignored."),
             ("SETNAME <name>", "Names this connection."),

@@ -48,7 +48,8 @@ pub(crate) fn object<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Plan
 /// `MEMORY USAGE key [SAMPLES count]`, `MEMORY HELP`.
 pub(crate) fn memory<'a>(context: &mut Context<'_, '_>, call: &Call<'a>) -> Planned<'a> {
     if call.is(1, "help") {
-        let lines = [("USAGE <key> [SAMPLES <count>]", "Approximate bytes of a key and its value on a node.")];
+        let lines =
+            [("USAGE <key> [SAMPLES <count>]", "Approximate bytes of a key and its value on a node.")];
         return help(context, call, "MEMORY", &lines);
     }
     if !call.is(1, "usage") {
