@@ -1,10 +1,10 @@
-//! `bit.*`, as in LuaJIT: 32-bit operations.
+//! `bit.*`: 32-bit operations, as in LuaJIT.
 
 use mlua::{Lua, Result, Table, Variadic};
 
-/// The lowest 32 bits of a number, rounded.
+/// Rounds a number and returns its lowest 32 bits.
 fn bits(number: f64) -> u32 {
-    // Adding this moves the bits to the end of the mantissa.
+    // Adding this constant moves the integer bits to the end of the mantissa.
     (number + 6_755_399_441_055_744.0).to_bits() as u32
 }
 

@@ -1,4 +1,5 @@
-//! The commands that scripts call: those of `nicekv-redis`, on the keys that a node lends.
+//! The commands that scripts call. They are those of `nicekv-redis`, run on the keys that a node
+//! lends.
 
 use nicekv_client::transaction::{Transaction, result};
 use nicekv_client::{OperationError, Request};
@@ -25,19 +26,19 @@ use nicekv_redis::table::find;
 use nicekv_replica::{ScriptKeys, ScriptTold};
 use std::sync::Arc;
 
-/// Runs commands one after the other.
+/// Runs the commands of one script, one after the other.
 #[derive(Debug)]
 pub(crate) struct ScriptCommands {
-    /// The time that commands see, in Unix milliseconds.
+    /// The time for commands, in Unix milliseconds.
     unix_ms: u64,
     is_read_only: bool,
     session: Session,
     arguments: ArgumentList,
-    /// Messages, in the form in which they stand behind a reply.
+    /// Messages to publish, in the format in which they follow a reply.
     published: Vec<u8>,
 }
 
-/// Why a command is not run at all.
+/// Why a command is refused before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Unknown,
@@ -48,7 +49,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// In the words of Redis.
+    /// The error text; those of Redis.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Unknown => "ERR Unknown Redis command called from script",
@@ -60,7 +61,7 @@ impl Refused {
     }
 }
 
-/// Messages have as much room as the reply of a script.
+/// The limit of published messages is the limit of a script's reply.
 const TOO_MUCH_PUBLISHED: &[u8] = b"ERR script publishes too much";
 
 impl ScriptCommands {
@@ -74,7 +75,7 @@ impl ScriptCommands {
         }
     }
 
-    /// What is to be published when the script is done, as it stands behind a reply.
+    /// The messages to publish when the script is done, in the format in which they follow a reply.
     pub(crate) fn published(&self) -> &[u8] {
         &self.published
     }
@@ -106,7 +107,7 @@ impl ScriptCommands {
                     reply.integer(0);
                 }
             }
-            // RENAME and its like are transactions of their own.
+            // RENAME and similar commands are transactions themselves.
             Ok(Plan::Continue(_)) if command.flags.has(Flags::NOT_IN_MULTI) => {
                 reply.error(Refused::NotAllowed.text().as_bytes());
             }
@@ -124,7 +125,7 @@ impl ScriptCommands {
     }
 }
 
-/// The command, if a script may run it.
+/// The command that is called, if scripts may run it.
 fn allowed(
     arguments: Arguments<'_>,
     is_read_only: bool,
@@ -172,7 +173,7 @@ fn run_continuation(
     keys: &mut dyn ScriptKeys,
     reply: &mut ReplyWriter<'_>,
 ) {
-    // Answers borrow the request, so the answer is taken once the request is gone.
+    // An answer borrows from its request, so it is processed after the request is no longer used.
     while let Next::Request(_, part, request) = continuation.next(call) {
         match request.check() {
             Ok(()) => {
@@ -185,7 +186,7 @@ fn run_continuation(
     continuation.write(reply);
 }
 
-/// Applies all steps unless a required condition does not hold; whether it did.
+/// Applies all steps, unless a required condition does not hold. Returns whether it did.
 fn apply_all(transaction: &Transaction, keys: &mut dyn ScriptKeys) -> bool {
     let holds = |step: Step<'_>| match step.act {
         Act::Require(Condition::IfAbsent) => keys.get(step.key).status == Status::NotFound,
@@ -203,13 +204,13 @@ fn apply_all(transaction: &Transaction, keys: &mut dyn ScriptKeys) -> bool {
     true
 }
 
-/// What the lent keys say to a request.
+/// The answer of the lent keys to a request.
 enum Local {
     Told(ScriptTold),
     Failed(OperationError),
 }
 
-/// Asks the lent keys instead of nodes.
+/// Answers a request from the lent keys, where the gateway would ask nodes.
 fn answer(request: &Request<'_>, keys: &mut dyn ScriptKeys) -> Local {
     let mut told = match *request {
         Request::Get { key } | Request::Length { key } => keys.get(key),
@@ -246,7 +247,7 @@ fn ask<T>(request: &Request<'_>, keys: &mut dyn ScriptKeys, take: impl FnOnce(An
     answer(request, keys).with(take)
 }
 
-/// A host without connections: the commands of scripts ask it only for the limit of a value.
+/// A host without connections: commands of scripts use only its limit of a value.
 struct ScriptHost;
 
 impl Host for ScriptHost {

@@ -4,14 +4,14 @@ use crate::meter::Meter;
 use mlua::{Error, Lua, LuaString, Result, Table, Value};
 use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 
-/// Deepest nesting.
+/// Maximum nesting.
 const DEPTH_MAX: usize = 100;
 /// Steps to write a number that is not an integer.
 pub(crate) const NUMBER_STEPS: u64 = 50;
-/// Longest text.
+/// Maximum bytes of a JSON text.
 const BYTES_MAX: usize = 4 * TRANSACTION_BYTES_MAX;
 
-/// Encodes a value.
+/// Encodes a value as JSON.
 pub(crate) fn encode(value: &Value, meter: &Meter) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     append(value, 0, meter, &mut out)?;
@@ -49,12 +49,12 @@ fn append(value: &Value, depth: usize, meter: &Meter, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// With 14 digits, as `%.14g`.
+/// Formats a number with 14 digits, like `%.14g`.
 fn shortest(number: f64) -> String {
     general(number, 14)
 }
 
-/// With at most this many digits, as `%g` does.
+/// Formats a number with at most this many digits, like `%g`.
 pub(crate) fn general(number: f64, digits_max: usize) -> String {
     if !number.is_finite() {
         let sign = if number.is_sign_negative() { "-" } else { "" };

@@ -1,5 +1,5 @@
-//! Lua 5.1 in a sandbox, in a process beside the node ([`WorkerScripts`]). A node runs the scripts of its
-//! clients with it ([`ScriptEngine`](nicekv_replica::ScriptEngine)).
+//! Lua 5.1 in a sandbox, in a worker process for each node ([`WorkerScripts`]). The node runs its
+//! clients' scripts with it ([`ScriptEngine`](nicekv_replica::ScriptEngine)).
 //!
 //! ```text
 //!   ScriptCall ─▶ a new Lua state (sandbox) ───▶ redis.call ─▶ ScriptCommands ─▶ ScriptKeys
@@ -8,10 +8,10 @@
 //!   ScriptEnd ◀─ reply ◀─ what it returns          └ patterns, bits, json
 //! ```
 //!
-//! A script gives the same result whenever it runs on the same keys: its only clock is the time of its
-//! call, nothing is random, no addresses are visible, and its bounds count steps and bytes instead of time
-//! (`meter`). (The order of `pairs` in a table whose keys are tables or functions is undefined; scripts
-//! should not write anything that depends on it.)
+//! A script gives the same result whenever it runs on the same keys: its only clock is the time of
+//! its call, nothing is random, no addresses are visible, and its bounds count steps and bytes
+//! instead of time (`meter`). (The order of `pairs` in a table whose keys are tables or functions
+//! is undefined; scripts should not write anything that depends on it.)
 //!
 //! Each script has a new state, which is freed afterwards, so scripts cannot affect each other.
 
@@ -31,7 +31,7 @@ use nicekv_replica::{ScriptCall, ScriptEnd, ScriptKeys};
 pub use meter::{MEMORY_BYTES_MAX, STEPS_MAX};
 pub use worker::{CPU_MS_MAX, WorkerScripts, serve};
 
-/// Runs scripts in this process, each to its end: in a worker, and in tests.
+/// Runs scripts in this process, one after the other: in the worker, and in tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LuaScripts;
 

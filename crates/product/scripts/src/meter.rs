@@ -1,25 +1,26 @@
 //! Bounds on the time and the memory of a script.
 //!
-//! Time is counted in steps: a Lua instruction is one step, and native functions (patterns, sorting, JSON)
-//! count by the length of their input. An instruction may work on a long string (a comparison, a number in
-//! a string), so instructions count for more where strings may be long: by the bytes allocated between two
-//! checks. There is no garbage collection while a script runs, so its memory is all that it has ever
-//! allocated, and the memory bound also limits what it copies.
+//! Time is counted in steps: a Lua instruction is one step, and native functions (patterns,
+//! sorting, JSON) count steps by the length of their input. An instruction may work on a long
+//! string (to compare it, or to convert it to a number), so an instruction counts for more if long
+//! strings may exist: the bytes allocated between two checks bound their length. There is no
+//! garbage collection while a script runs, so its memory is everything that it has allocated, and
+//! the memory bound also limits what it copies.
 
 use mlua::{Error, HookTriggers, Lua, LuaString, Result, VmState};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Most steps of a script.
+/// Maximum steps of a script.
 pub const STEPS_MAX: u64 = 2_000_000;
-/// Most bytes that a script may allocate.
+/// Maximum bytes that a script may allocate.
 pub const MEMORY_BYTES_MAX: usize = 16 << 20;
-/// Instructions between two checks.
+/// Number of instructions between two checks.
 const INTERVAL: u32 = 200;
-/// An instruction counts one more step for this many bytes of a string that it may use.
+/// For this many bytes of a string that it may use, an instruction counts one more step.
 const BYTES_PER_STEP: usize = 2 << 10;
 
-/// Counts a script's steps.
+/// Counts the steps of a script.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter(Rc<Counts>);
 
@@ -41,7 +42,7 @@ impl Meter {
         lua.set_global_hook(every, move |lua, _| meter.look(lua.used_memory()).map(|()| VmState::Continue))
     }
 
-    /// The script begins. `longest`: length of its longest input.
+    /// Called when the script begins. `longest`: length of its longest input.
     pub(crate) fn begin(&self, lua: &Lua, longest: usize) {
         self.0.longest.set(longest);
         self.0.used.set(lua.used_memory());
@@ -55,7 +56,7 @@ impl Meter {
         self.charge(u64::from(INTERVAL) * weight as u64)
     }
 
-    /// Counts steps; fails once there are too many.
+    /// Counts steps. Fails once there are too many.
     pub(crate) fn charge(&self, steps: u64) -> Result<()> {
         let total = self.0.steps.get().saturating_add(steps);
         self.0.steps.set(total);
@@ -66,12 +67,12 @@ impl Meter {
         Err(over())
     }
 
-    /// Counts one pass over these bytes.
+    /// Counts the steps of one pass over these bytes.
     pub(crate) fn charge_for(&self, text: &LuaString) -> Result<()> {
         self.charge(1 + text.as_bytes().len() as u64 / 16)
     }
 
-    /// Whether there were too many steps: then the script ends, even if it catches the error.
+    /// Whether there were too many steps. If so, the script ends even if it has caught the error.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_over.get()
     }

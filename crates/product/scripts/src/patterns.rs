@@ -1,10 +1,10 @@
-//! Patterns of Lua 5.1 (`%a+`, `(.-)=`, `%b()`, `%f[%w]`). Matching backtracks, so each attempt is counted:
-//! a short pattern may take exponential time.
+//! Patterns of Lua 5.1 (`%a+`, `(.-)=`, `%b()`, `%f[%w]`). Matching backtracks, so even a short
+//! pattern may take exponential time; therefore each attempt is counted.
 
 use crate::meter::Meter;
 use mlua::{Error, Result};
 
-/// Most captures, and deepest recursion.
+/// Maximum captures, and maximum depth of recursion.
 const CAPTURES_MAX: usize = 32;
 const DEPTH_MAX: usize = 200;
 
@@ -19,11 +19,11 @@ enum Length {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Captured<'a> {
     Text(&'a [u8]),
-    /// Counted from 1.
+    /// A position in the text, counted from 1.
     Position(usize),
 }
 
-/// A match: its place and its captures.
+/// A match: its position and its captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
     pub(crate) start: usize,
@@ -39,7 +39,7 @@ struct Matcher<'a> {
     meter: &'a Meter,
 }
 
-/// The first match at `from` or later; an anchored pattern matches only at `from`.
+/// The first match that begins at `from` or later; an anchored pattern matches only at `from`.
 pub(crate) fn search<'a>(
     text: &'a [u8],
     pattern: &'a [u8],
@@ -78,7 +78,8 @@ impl<'a> Matcher<'a> {
         self.captures.iter().map(of).collect()
     }
 
-    /// The end of the match of the pattern from `at` on, at this place.
+    /// Matches the pattern from position `at` on against the text from `from` on. Returns the end
+    /// of the match.
     fn matches(&mut self, from: usize, at: usize) -> Result<Option<usize>> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -181,7 +182,8 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// `%f[set]`: the byte before is not in the set, and this one is. Returns where the pattern continues.
+    /// `%f[set]`: matches between a byte that is not in the set and one that is. Returns where the
+    /// pattern continues.
     fn frontier(&mut self, from: usize, at: usize) -> Result<Option<usize>> {
         if self.pattern.get(at) != Some(&b'[') {
             return Err(Error::runtime("missing '[' after '%f' in pattern"));
@@ -204,7 +206,7 @@ impl<'a> Matcher<'a> {
         Ok(self.text[from..].starts_with(captured).then_some(from + length))
     }
 
-    /// `*`, `+`: as many as possible.
+    /// `*` and `+`: repeats the class as often as possible.
     fn most(&mut self, from: usize, at: usize, behind: usize, least: usize) -> Result<Option<usize>> {
         let mut count = 0;
         while self.is_one(from + count, at, behind) {
@@ -223,7 +225,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// `-`: as few as possible.
+    /// `-`: repeats the class as few times as possible.
     fn fewest(&mut self, mut from: usize, at: usize, behind: usize) -> Result<Option<usize>> {
         loop {
             if let Some(end) = self.matches(from, behind + 1)? {
@@ -243,7 +245,7 @@ impl<'a> Matcher<'a> {
             b'%' => Ok(at + 2),
             b'[' => {
                 let mut place = at + 1 + usize::from(self.pattern.get(at + 1) == Some(&b'^'));
-                // A `]` in the first place is literal.
+                // A `]` directly after the `[` is literal.
                 loop {
                     match self.pattern.get(place) {
                         None => return Err(malformed("missing ']'")),
@@ -259,7 +261,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the class from `at` to `behind` contains this byte.
+    /// Whether the byte at `from` is in the class from `at` to `behind`.
     fn is_one(&self, from: usize, at: usize, behind: usize) -> bool {
         let Some(&byte) = self.text.get(from) else { return false };
         match self.pattern[at] {

@@ -7,12 +7,12 @@ use mlua::{Lua, LuaString, Result, Value, Variadic};
 use nicekv_proto::{Condition, Operation};
 use nicekv_replica::{ScriptKeys, ScriptTold};
 
-/// Steps of a command beside its bytes.
+/// Steps of a command, in addition to those for its bytes.
 const COMMAND_STEPS: u64 = 100;
-/// Bytes of a value per step: it is copied a few times, and parsed or compared.
+/// Bytes of a value that cost one step: they are copied a few times, and parsed or compared.
 const VALUE_BYTES_PER_STEP: u64 = 16;
 
-/// Runs a command and returns its reply; an error is a table with `err`.
+/// Runs a command and returns its reply as a Lua value; an error is a table with the field `err`.
 pub(crate) fn call(
     lua: &Lua,
     meter: &Meter,
@@ -34,8 +34,8 @@ pub(crate) fn call(
     reply::read(lua, &mut &out[..], meter)
 }
 
-/// Keys whose operations are charged by the length of their values. A command cannot be ended between two
-/// of them; it has at most as many keys as the script declares.
+/// The lent keys; each operation is charged by the length of the key's value. A command cannot be
+/// interrupted between two of its keys, but it has at most as many keys as the script declares.
 struct ChargedKeys<'a> {
     keys: &'a mut dyn ScriptKeys,
     meter: &'a Meter,
@@ -43,7 +43,7 @@ struct ChargedKeys<'a> {
 
 impl ChargedKeys<'_> {
     fn charge(&self, key: &[u8]) {
-        // If there are too many steps, the script ends after the command.
+        // If the steps exceed the bound, the script ends after this command.
         let _ = self.meter.charge(1 + self.keys.work_bytes(key) as u64 / VALUE_BYTES_PER_STEP);
     }
 }
@@ -76,7 +76,7 @@ impl ScriptKeys for ChargedKeys<'_> {
     }
 }
 
-/// The SHA-1 of a text, in lower case.
+/// The SHA-1 of a text, in lower-case hexadecimal.
 pub(crate) fn sha1hex(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, bytes);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

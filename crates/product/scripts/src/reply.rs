@@ -1,16 +1,16 @@
-//! RESP2 replies as Lua values and back, by the rules of Redis.
+//! Converts RESP2 replies to Lua values and back, by the rules of Redis.
 
 use crate::meter::Meter;
 use mlua::{Error, Lua, Result, Table, Value};
 use nicekv_proto::limits::TRANSACTION_BYTES_MAX;
 use nicekv_proto::number::parse_integer;
 
-/// Deepest nesting of a reply.
+/// Maximum nesting of a reply.
 const DEPTH_MAX: usize = 128;
-/// Steps of each value of a reply beside its bytes.
+/// Steps for each value of a reply, in addition to those for its bytes.
 const VALUE_STEPS: u64 = 10;
 
-/// Encodes an error; line ends in it become spaces.
+/// Encodes an error reply; line ends in the text become spaces.
 pub(crate) fn error(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     line(b'-', text, &mut out);
@@ -23,7 +23,7 @@ fn line(kind: u8, text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the value that a script returns.
+/// Appends the value that a script returns, as a RESP2 reply.
 pub(crate) fn append(value: &Value, out: &mut Vec<u8>) -> Result<()> {
     append_at(value, 0, out)
 }
@@ -41,7 +41,7 @@ fn append_at(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
             }
         }
         Value::Integer(number) => out.extend_from_slice(format!(":{number}\r\n").as_bytes()),
-        // Truncated, as Redis does.
+        // Truncated to an integer, as in Redis.
         Value::Number(number) => out.extend_from_slice(format!(":{}\r\n", *number as i64).as_bytes()),
         Value::Boolean(true) => out.extend_from_slice(b":1\r\n"),
         Value::Table(table) => append_table(table, depth, out)?,
@@ -60,7 +60,7 @@ fn append_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     if depth == DEPTH_MAX {
         return Err(Error::runtime("reached lua stack limit"));
     }
-    // Up to the first nil.
+    // The elements up to the first nil.
     let (mut elements, mut count) = (Vec::new(), 0i64);
     std::mem::swap(out, &mut elements);
     let before = elements.len();
@@ -82,7 +82,7 @@ fn too_long() -> Error {
     Error::runtime(format!("the reply would exceed the limit of {TRANSACTION_BYTES_MAX} bytes"))
 }
 
-/// Decodes the reply of a command; an error is a table with `err`.
+/// Decodes the reply of a command; an error becomes a table with the field `err`.
 pub(crate) fn read(lua: &Lua, rest: &mut &[u8], meter: &Meter) -> Result<Value> {
     meter.charge(VALUE_STEPS)?;
     let cut = || Error::runtime("invalid reply");
@@ -112,7 +112,7 @@ pub(crate) fn read(lua: &Lua, rest: &mut &[u8], meter: &Meter) -> Result<Value> 
             }
             Ok(Value::Table(table))
         }
-        // Null is false.
+        // Null becomes false.
         _ => Ok(Value::Boolean(false)),
     }
 }

@@ -16,20 +16,20 @@ use std::cell::RefCell;
 use std::fmt::{Display, Formatter};
 use std::sync::OnceLock;
 
-/// Name of scripts in messages.
+/// Name of the script in error messages.
 const CHUNK: &str = "@user_script";
 const PRELUDE: &str = include_str!("prelude.lua");
-/// Most stack frames searched for the line of an error.
+/// Maximum stack frames searched for the line of an error.
 const FRAMES_MAX: usize = 16;
 
 /// How a script ended.
 pub(crate) struct Ended {
     pub(crate) bytes: Vec<u8>,
-    /// An error ended it.
+    /// The script ended with an error.
     pub(crate) is_raised: bool,
 }
 
-/// An error of a command, which scripts may catch.
+/// The error of a command, which scripts can catch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CommandFailed(Vec<u8>);
 
@@ -41,7 +41,7 @@ impl Display for CommandFailed {
 
 impl std::error::Error for CommandFailed {}
 
-/// Runs a script. Fails if the sandbox itself fails, or a bound ended the script.
+/// Runs a script. Fails if the sandbox itself fails, or if a bound ended the script.
 pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys + 'keys)) -> Result<Ended> {
     let (source, is_read_only) = headed(call)?;
     let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
@@ -78,12 +78,12 @@ pub(crate) fn run<'keys>(call: &ScriptCall<'_>, keys: &'keys mut (dyn ScriptKeys
     Ok(ended)
 }
 
-/// Prepares what the first script needs.
+/// Prepares what the first script would otherwise have to wait for.
 pub(crate) fn warm_up() {
     prelude();
 }
 
-/// The prelude as byte code: compiling it for each script would take longer than most scripts.
+/// The prelude as byte code. Compiling it for each script would take longer than most scripts.
 fn prelude() -> &'static [u8] {
     static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
     COMPILED.get_or_init(|| {
@@ -121,7 +121,7 @@ pub(crate) fn text(error: &Error) -> String {
     format!("ERR {first}")
 }
 
-/// The source without its shebang line, and whether it may not write.
+/// The source without its shebang line, and whether the script is read-only.
 fn headed<'a>(call: &ScriptCall<'a>) -> Result<(std::borrow::Cow<'a, [u8]>, bool)> {
     let Some(head) = call.source.strip_prefix(b"#!") else {
         return Ok((call.source.into(), call.is_read_only));
@@ -157,7 +157,7 @@ fn texts<'a>(lua: &Lua, texts: impl Iterator<Item = &'a [u8]>) -> Result<Table> 
     Ok(table)
 }
 
-/// The functions written in Rust, without commands.
+/// The functions that are written in Rust, except commands.
 fn native(lua: &Lua, meter: &Meter) -> Result<Table> {
     let table = lua.create_table()?;
     let of = meter.clone();
@@ -187,7 +187,7 @@ fn native(lua: &Lua, meter: &Meter) -> Result<Table> {
     let searched = move |lua: &Lua, (text, pattern, from): (LuaString, LuaString, usize)| {
         let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
         match search(&text, &pattern, from - 1, &of)? {
-            // The whole match, if there are no captures.
+            // Without captures, the whole match is the only capture.
             Some(found) if found.captures.is_empty() => {
                 placed(lua, &found, &[Captured::Text(&text[found.start..found.end])], &of)
             }
@@ -212,7 +212,7 @@ fn cjson(lua: &Lua, meter: &Meter) -> Result<Table> {
     Ok(table)
 }
 
-/// `redis.call`, `redis.pcall`.
+/// Adds `redis.call` and `redis.pcall`.
 fn add_commands<'scope, 'env, 'keys: 'env>(
     scope: &'scope Scope<'scope, 'env>,
     native: &Table,
@@ -221,7 +221,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
 ) -> Result<()> {
     let run = move |lua: &Lua, arguments: Variadic<Value>| {
         let arguments = words(lua, &arguments, meter)?;
-        // A command never calls a script.
+        // The borrow cannot fail, because a command never calls a script.
         let (commands, keys) = &mut *commands.borrow_mut();
         redis::call(lua, meter, commands, *keys, &arguments)
     };
@@ -242,7 +242,7 @@ fn add_commands<'scope, 'env, 'keys: 'env>(
     Ok(())
 }
 
-/// The arguments of a command.
+/// Converts the arguments of a command to strings.
 fn words(lua: &Lua, arguments: &Variadic<Value>, meter: &Meter) -> Result<Variadic<LuaString>> {
     let refused = |text: &str| CommandFailed(text.as_bytes().to_vec()).into_lua_err();
     if arguments.is_empty() {
@@ -278,7 +278,7 @@ fn explained(lua: &Lua, error: &Error) -> Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// An error of a Rust function as a Lua value.
+/// Converts an error of a Rust function to a Lua value.
 fn explain(lua: &Lua, error: Value) -> Result<Value> {
     match &error {
         Value::Error(error) => explained(lua, error),
@@ -286,7 +286,7 @@ fn explain(lua: &Lua, error: Value) -> Result<Value> {
     }
 }
 
-/// The line of the script that is running.
+/// The line of the script that is being executed.
 fn line(lua: &Lua) -> Option<usize> {
     (1..FRAMES_MAX).find_map(|level| {
         lua.inspect_stack(level, |frame| {
@@ -343,7 +343,7 @@ fn placed(lua: &Lua, found: &Found<'_>, captures: &[Captured<'_>], meter: &Meter
     Ok(MultiValue::from_vec(values))
 }
 
-/// A replacement in which `%1` stands for a capture, and `%0` for the whole match.
+/// Expands a replacement text, in which `%1` stands for a capture and `%0` for the whole match.
 fn expand(
     lua: &Lua,
     (by, whole, captures): (LuaString, LuaString, Variadic<LuaString>),

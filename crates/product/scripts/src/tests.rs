@@ -1,4 +1,4 @@
-//! Scripts on keys of a map.
+//! Tests of scripts; their keys are in a map.
 
 mod attacks;
 mod fuzz;
@@ -9,7 +9,7 @@ use nicekv_proto::{Condition, Expiry, Form, Operation, Status};
 use nicekv_replica::ScriptTold;
 use std::collections::BTreeMap;
 
-/// Plain values, of which nothing more is needed here than what these operations do.
+/// Keys with plain values, which support just the operations that the tests need.
 #[derive(Default)]
 struct Keys {
     lent: Vec<Vec<u8>>,
@@ -58,7 +58,7 @@ impl ScriptKeys for Keys {
             }
             Operation::Expire { at_ms, .. } => Some((value, *at_ms)),
             Operation::Delete => None,
-            // Whatever else a program that is drawn asks for.
+            // Operations that random programs may use, and the tests do not need.
             _ => return ScriptTold { status: Status::WrongType, value: None, ..told },
         };
         match after {
@@ -148,7 +148,7 @@ fn a_script_sees_its_own_writes_and_failures_are_reported() {
     let end = run_on(&mut keys, "return redis.call('get', 'foreign')", &[]);
     assert!(end.has_failed && end.reply.starts_with(b"-ERR Script attempted to access a non local key"));
     let end = run_on(&mut keys, "return redis.pcall('get', 'foreign')", &[]);
-    assert!(!end.has_failed, "it was caught");
+    assert!(!end.has_failed, "the script caught the error");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Scripts in a process of their own.
+//! Runs scripts in a separate process.
 //!
 //! ```text
 //!   node's thread                                     worker
@@ -6,18 +6,18 @@
 //!     │◀───────────────────── end, keys that it wrote ─│
 //! ```
 //!
-//! A worker is the same program once more, started for the first script and kept. A script takes one message
-//! each way, however many commands it calls. The worker runs one script at a time, is confined (`confine`),
-//! and may end at any time: the interpreter crashes, the kernel ends it because a script exceeds its CPU
-//! time, or somebody kills it. Then it is replaced. A script that exceeds its CPU time has failed, and so has
-//! one that has crashed two workers.
+//! A worker is another process of the same program; it is started for the first script, and kept. A
+//! script takes one message each way, however many commands it calls. The worker runs one script at
+//! a time, is confined (`confine`), and may end at any time: the interpreter crashes, the kernel
+//! kills it because a script exceeds its CPU time, or somebody kills it. Then a new worker replaces
+//! it. A script that exceeds its CPU time fails, and so does one that has crashed two workers.
 //!
-//! The node's thread waits for a script for at most [`WAIT_NS_MAX`], and for all scripts of a turn for at
-//! most [`TURN_WAIT_NS_MAX`]; longer scripts continue beside it ([`ScriptEngine`]).
+//! The node's thread waits for a script for at most [`WAIT_NS_MAX`], and for all scripts of a turn
+//! for at most [`TURN_WAIT_NS_MAX`]; longer scripts continue in the background ([`ScriptEngine`]).
 //!
-//! The worker ends when its socket is closed, so it outlives its node for at most the time of a script. (The
-//! parent-death signal is no alternative: it is sent at the end of the *thread* that started the worker, and
-//! nodes change threads.)
+//! The worker ends when its socket is closed, so it outlives its node by at most the time of a
+//! script. (A parent-death signal would not work: it is sent at the end of the *thread* that
+//! started the worker, and nodes change threads.)
 
 mod child;
 mod confine;
@@ -38,22 +38,22 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most CPU time of a script.
+/// Maximum CPU time of a script.
 pub const CPU_MS_MAX: u32 = 200;
-/// The same for a script that another node may have run and answered before: enough more that it exceeds
-/// its time only where it would have there, too.
+/// The same for a script that another node may already have run and answered. It is so much longer
+/// that the script exceeds it only if it would have exceeded the usual limit there, too.
 const CPU_MS_MAX_RECOVERED: u32 = 3 * CPU_MS_MAX;
-/// Most wall-clock time of a script, for a worker that is stopped or has disarmed its timer. Shorter than
-/// the timeout of clients.
+/// Maximum wall-clock time of a script, in case the worker is stopped or has disarmed its timer. It
+/// is shorter than the timeout of clients.
 const WALL_MAX: Duration = Duration::from_secs(4);
 const WALL_MAX_RECOVERED: Duration = Duration::from_secs(20);
-/// How long the node's thread waits for a script.
+/// How long the node's thread waits for one script.
 const WAIT_NS_MAX: u64 = 2_000_000;
-/// How long it waits for all scripts of a turn.
+/// How long the node's thread waits for all scripts of a turn.
 const TURN_WAIT_NS_MAX: u64 = 4_000_000;
-/// Workers that a script may crash.
+/// A script that has crashed this many workers fails.
 const CRASHES_MAX: u32 = 2;
-/// Its name in lists of processes.
+/// Name of the worker in lists of processes.
 const NAME: &str = "nicekv";
 const READ_BYTES: usize = 16 << 10;
 
@@ -78,7 +78,7 @@ struct Worker {
     socket: UnixStream,
 }
 
-/// A script that runs, or whose result has not been taken yet.
+/// A script that is running, or whose result has not been taken yet.
 #[derive(Debug)]
 struct Job {
     run: ScriptRun,
@@ -96,12 +96,12 @@ struct Job {
 enum End {
     /// The answer is complete.
     Answered,
-    /// There will be no answer; the reason.
+    /// There will be no answer, for this reason.
     Lost(String),
 }
 
 impl WorkerScripts {
-    /// Workers run `program` with these arguments, which must call [`serve`].
+    /// Workers run `program` with these arguments; it must then call [`serve`].
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
         Self { program, arguments, state: Mutex::default() }
     }
@@ -119,13 +119,13 @@ impl WorkerScripts {
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(other)))
             .stdout(Stdio::null())
-            // Ctrl-C is for the node, which ends its worker.
+            // Another process group: Ctrl-C must reach only the node, which then ends its worker.
             .process_group(0)
             .spawn()?;
         Ok(Worker { child, socket })
     }
 
-    /// Continues the job until it ends, for at most this time.
+    /// Continues the job for at most this time, or until it ends.
     fn advance(&self, state: &mut State, wait_ns: u64) {
         let began = Instant::now();
         let State { worker, job, .. } = state;
@@ -174,7 +174,7 @@ impl ScriptEngine for WorkerScripts {
         let is_of = |job: &Job| (job.run.op, job.run.step) == (run.op, run.step);
         match &state.job {
             Some(job) if job.end.is_none() => return None,
-            // Nobody waits for the other one any more.
+            // The other script's result is no longer needed.
             Some(job) if !is_of(job) => state.job = None,
             _ => {}
         }
@@ -190,7 +190,7 @@ impl ScriptEngine for WorkerScripts {
         let job = state.job.take_if(|job| job.end.is_some())?;
         let end = job.take_end(keys);
         if end.is_none() {
-            // A worker does not send such an answer.
+            // A healthy worker does not send an invalid answer, so it is replaced.
             state.worker.take().map(Worker::end);
         }
         Some(end.unwrap_or_else(|| lost("its process has sent an invalid answer")))
@@ -214,17 +214,18 @@ impl Drop for WorkerScripts {
 }
 
 impl Worker {
-    /// Waits until the socket may be readable, or writable.
+    /// Waits until the socket is readable or, if `for_writing`, writable.
     fn wait(&self, for_writing: bool, ns: u64) {
         let flags = if for_writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let timeout = Timespec { tv_sec: 0, tv_nsec: ns.min(999_999_999) as i64 };
-        // The next transfer finds errors.
+        // An error of `poll` will show in the next transfer.
         let _ = poll(&mut [PollFd::new(&self.socket, flags)], Some(&timeout));
     }
 
-    /// Ends it, unless it has ended, and returns its status.
+    /// Kills the worker unless it has already ended, and returns its exit status.
     fn end(mut self) -> Option<ExitStatus> {
-        // A worker that closed its socket has exited: the signal comes too late to change its status.
+        // If the worker has closed its socket, it has exited: the signal comes too late to change
+        // its exit status.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let ended = self.child.try_wait().ok().flatten();
         ended.or_else(|| {
@@ -240,7 +241,7 @@ impl Job {
         Self { run, cpu_ms, request, sent: 0, answer: Vec::new(), crashes: 0, started, end: None }
     }
 
-    /// Sends and receives what it can; whether the answer is complete.
+    /// Sends and receives as much as possible. Returns whether the answer is complete.
     fn transfer(&mut self, worker: &mut Worker) -> io::Result<bool> {
         while self.sent < self.request.len() {
             match worker.socket.write(&self.request[self.sent..]) {
@@ -291,7 +292,8 @@ impl Job {
         self.end = Some(End::Lost(reason));
     }
 
-    /// The result, whose keys are imported; `None` if the answer is invalid.
+    /// Takes the result, after importing the keys that the script wrote; `None` if the answer is
+    /// invalid.
     fn take_end(self, keys: &mut dyn ScriptStates) -> Option<ScriptEnd> {
         match self.end? {
             End::Lost(reason) => Some(lost(&reason)),
@@ -304,7 +306,7 @@ impl Job {
     }
 }
 
-/// The result of a script that did not finish.
+/// The result of a script that was not completed.
 fn lost(reason: &str) -> ScriptEnd {
     let reply = format!("-ERR Script killed: {reason}\r\n").into_bytes();
     ScriptEnd { reply, has_failed: true, may_differ: true }

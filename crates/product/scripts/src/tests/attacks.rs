@@ -1,9 +1,9 @@
-//! Scripts that want more than is theirs.
+//! Scripts that try to exceed their bounds or leave the sandbox.
 
 use super::{lent, reply, run_on};
 use std::time::{Duration, Instant};
 
-/// No script takes longer; the bound is generous, for machines that do other things.
+/// Maximum duration of a script; generous for a busy machine.
 const LONGEST: Duration = Duration::from_secs(3);
 
 fn ends(source: &str) -> String {
@@ -131,7 +131,7 @@ fn functions_outside_the_sandbox_do_not_exist() {
     assert!(bytecode.has_failed && bytecode.reply.starts_with(b"-ERR "), "{bytecode:?}");
 }
 
-/// Nothing of one script is there for the next, and each ends as it did before.
+/// No state of a script is visible to the next one, and each gives the same result again.
 #[test]
 fn scripts_do_not_affect_each_other_and_are_deterministic() {
     let source = "local t = {} for k in pairs({a = 1, b = 2, c = 3, zz = 4, [5] = 6}) do t[#t + 1] = tostring(k) end return t";

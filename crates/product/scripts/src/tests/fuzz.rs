@@ -1,11 +1,12 @@
-//! Library calls with numbers, texts and tables at the ends of what there is.
+//! Random library calls with extreme numbers, texts and tables.
 //!
-//! `NICEKV_CALLS=1000000 NICEKV_SEED=7 cargo test -p nicekv-scripts --lib fuzz` makes more, and others. A crash ends the test's process: the seed is told first.
+//! `NICEKV_CALLS=1000000 NICEKV_SEED=7 cargo test -p nicekv-scripts --lib fuzz` makes more calls
+//! with another seed. A crash ends the test's process, so the seed is printed first.
 
 use super::{lent, run_on};
 use std::time::{Duration, Instant};
 
-/// No program takes longer; generous, for machines that do other things.
+/// Maximum duration of a program; generous for a busy machine.
 const LONGEST: Duration = Duration::from_secs(3);
 const CALLS: u64 = 6_000;
 const CALLS_PER_PROGRAM: u64 = 24;
@@ -144,7 +145,7 @@ const VALUES: [&str; 66] = [
     "string",
 ];
 
-/// What values stand for; `odd` has metamethods that return what nobody expects.
+/// Definitions of the names that values use; `odd` has metamethods that return unexpected values.
 const BEGIN: &str = "local long, digits = string.rep('ab', 30000), string.rep('9', 20000) \
 local list, nested, sparse, itself = {}, {}, {}, {} \
 for i = 1, 300 do list[i] = i % 7 end for i = 1, 60 do nested = {nested} end \
@@ -179,7 +180,7 @@ impl Random {
             let function = self.pick(&FUNCTIONS);
             let count = self.below(5);
             let mut values: Vec<_> = (0..count).map(|_| self.pick(&VALUES)).collect();
-            // Mostly what gets past the first check.
+            // Mostly an argument that passes the function's first check.
             if self.below(3) > 0 && !values.is_empty() {
                 values[0] = match function.split_once('.').map_or("", |(library, _)| library) {
                     "string" => self.pick(&["long", "digits", "'a'", "'%99.99f'", "'%s%d'"]),
@@ -222,5 +223,5 @@ fn library_calls_with_extreme_values_end_within_their_bounds() {
         through += u64::from(!end.has_failed);
     }
     println!("{through} programs came to their end, the longest took {longest:?}");
-    assert!(through > 0, "some are within the bounds");
+    assert!(through > 0, "no program stayed within the bounds");
 }

@@ -1,4 +1,4 @@
-//! The worker process: runs one script after the other, confined by the system.
+//! The worker process: it runs one script after the other, confined by the kernel.
 
 use super::confine;
 use super::message::{self, Job};
@@ -11,12 +11,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A script that takes less than this part of its CPU time ends the same on other machines.
+/// A script that uses less than this fraction (1/N) of its CPU time ends in the same way on other
+/// machines.
 const SURE_PART: u32 = 8;
-/// Most bytes of the keys that a script has written: far more than a decision can hold.
+/// Maximum bytes of the keys that a script has written: far more than a decision can hold.
 const WRITTEN_BYTES_MAX: usize = 4 << 20;
 
-/// Runs scripts that arrive on standard input, a socket, until it is closed.
+/// Runs the scripts that arrive on standard input, which is a socket, until it is closed.
 pub fn serve() -> io::Result<()> {
     let mut node = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     crate::sandbox::warm_up();
@@ -43,7 +44,7 @@ fn run(job: &Job<'_>, keys: &mut LentKeys<'_>) -> io::Result<ScriptEnd> {
     let call = ScriptCall { unix_ms, is_read_only, source, keys: &job.keys, arguments };
     let bound = Duration::from_millis(cpu_ms.into());
     let before = processor_time();
-    // The kernel ends the process when it exceeds its CPU time.
+    // The kernel kills the process if it exceeds this CPU time.
     confine::set_cpu_bound(bound)?;
     let end = LuaScripts.run(&call, keys);
     confine::set_cpu_bound(Duration::ZERO)?;

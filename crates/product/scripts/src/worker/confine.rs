@@ -1,8 +1,8 @@
-//! Confinement of a worker before its first script: it gives up files, other processes, privileges, and
-//! memory beyond a bound.
+//! Confines a worker before its first script: it gives up access to files, other processes,
+//! privileges, and memory beyond a bound.
 //!
-//! A script that escapes from the interpreter is then in a process that can compute and write to the socket
-//! of its node, and nothing else.
+//! A script that escapes from the interpreter can then compute, and write to the socket of its
+//! node, but nothing else.
 
 #![allow(unsafe_code, reason = "prctl(PR_SET_SECCOMP) and setitimer(2) have no safe wrapper")]
 
@@ -10,10 +10,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::time::Duration;
 
-/// Memory beyond what is mapped at the start: 16 MiB of a script, several copies of its keys, and replies.
+/// Memory in addition to what is mapped at the start: 16 MiB for a script, several copies of its
+/// keys, and replies.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
-/// The kernel's score (`oom_score_adj`) for ending it when memory runs out.
+/// The worker's `oom_score_adj`: if memory runs out, the kernel should kill it before other
+/// processes.
 const OOM_SCORE: &str = "500";
 
 #[cfg(target_arch = "x86_64")]
@@ -21,7 +23,7 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// System calls that a worker needs: messages, memory, its clock and timer, and its end.
+/// The system calls that a worker needs: for messages, memory, its clock and timer, and its exit.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const ALLOWED: [libc::c_long; 25] = [
     libc::SYS_read,
@@ -51,9 +53,9 @@ const ALLOWED: [libc::c_long; 25] = [
     libc::SYS_exit_group,
 ];
 
-/// Confines this process for good: it can do nothing but run scripts.
+/// Confines this process permanently.
 pub(super) fn confine() -> io::Result<()> {
-    // A script is the first thing to give up when memory runs out. Writing this is not always permitted.
+    // If memory runs out, the worker should be killed first. Writing this is not always permitted.
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let mapped = mapped_bytes()?;
@@ -81,7 +83,7 @@ fn mapped_bytes() -> io::Result<u64> {
     Ok(pages.ok_or(io::ErrorKind::InvalidData)? * rustix::param::page_size() as u64)
 }
 
-/// Ends the process once it has used this much more CPU time; zero: no limit.
+/// Makes the kernel end the process once it has used this much more CPU time; zero: no limit.
 pub(super) fn set_cpu_bound(bound: Duration) -> io::Result<()> {
     let value =
         libc::timeval { tv_sec: bound.as_secs() as libc::time_t, tv_usec: bound.subsec_micros().into() };
@@ -107,7 +109,7 @@ fn filter_system_calls() -> io::Result<()> {
     };
     let give = |action: u32| statement(libc::BPF_RET | libc::BPF_K, action);
     let (allow, end) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_KILL_PROCESS));
-    // `seccomp_data` begins with the number of the call and its architecture.
+    // `seccomp_data` begins with the number of the system call, followed by the architecture.
     let mut program = vec![load(4), skip_one_if(ARCHITECTURE), end, load(0)];
     for call in ALLOWED {
         let unless = libc::sock_filter { jt: 0, jf: 1, ..skip_one_if(call as u32) };
@@ -120,7 +122,7 @@ fn filter_system_calls() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The calls needed on this architecture are not known.
+/// On this architecture the needed system calls are not known, so there is no filter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn filter_system_calls() -> io::Result<()> {
     Ok(())

@@ -1,31 +1,31 @@
-//! Messages between a node and its worker: a script with its keys, and its result. Each is preceded by its
-//! length.
+//! Messages between a node and its worker: a script with its keys, and its result. Each message is
+//! preceded by its length.
 
 use nicekv_replica::{DamagedStates, ScriptCall, ScriptEnd, ScriptStates};
 use std::io::{self, Read};
 
-/// Longest message: the states of keys, their names, a source and its arguments.
+/// Maximum bytes of a message: key states and names, a source, and arguments.
 const BYTES_MAX: usize = 16 << 20;
-/// Bytes of the length.
+/// Bytes of the length prefix.
 pub(super) const HEAD_BYTES: usize = 4;
 
 /// A script to run.
 pub(super) struct Job<'a> {
-    /// Most CPU time, in milliseconds.
+    /// Maximum CPU time, in milliseconds.
     pub(super) cpu_ms: u32,
     pub(super) unix_ms: u64,
     pub(super) is_read_only: bool,
     pub(super) source: &'a [u8],
     pub(super) arguments: &'a [u8],
     pub(super) keys: Vec<&'a [u8]>,
-    /// Exported keys.
+    /// The keys, as exported by the node.
     pub(super) states: &'a [u8],
 }
 
 /// The result of a script.
 pub(super) struct Outcome<'a> {
     pub(super) end: ScriptEnd,
-    /// Keys that it has written, for [`ScriptStates::import`].
+    /// The keys that the script has written, for [`ScriptStates::import`].
     pub(super) written: &'a [u8],
 }
 
@@ -43,7 +43,7 @@ pub(super) fn job(cpu_ms: u32, call: &ScriptCall<'_>, keys: &dyn ScriptStates) -
     })
 }
 
-/// Encodes a result; `written` appends the keys.
+/// Encodes a result; `written` appends the keys that the script has written.
 pub(super) fn outcome(end: &ScriptEnd, written: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     message(|out| {
         out.push(end.has_failed.into());
@@ -100,7 +100,7 @@ fn counted<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], DamagedStates> {
     Ok(counted)
 }
 
-/// Length of a message, with its head, once enough bytes are there.
+/// Length of a message with its prefix; `None` if too few bytes have arrived to know it.
 pub(super) fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(head) = bytes.first_chunk() else { return Ok(None) };
     let length = u32::from_le_bytes(*head) as usize;
@@ -110,7 +110,7 @@ pub(super) fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// Reads one message without its head; `None` at the end of the stream.
+/// Reads one message, and returns it without its prefix; `None` at the end of the stream.
 pub(super) fn read(mut from: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; HEAD_BYTES];
     match from.read_exact(&mut head) {
