@@ -120,7 +120,7 @@ mod tests {
         for bit in 0..FIXED_BYTES * 8 {
             let mut changed = whole.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // Another length with as many chunks is another manifest.
+            // A changed length with the same number of chunks is a valid, but different manifest.
             if let Ok(other) = Manifest::decode(&changed) {
                 assert_ne!(other, manifest(3 << 20, 3));
                 assert_eq!(other.encode(), changed);

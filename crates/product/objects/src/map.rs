@@ -89,7 +89,7 @@ pub struct Layout {
     slots: [u8; SLOTS],
 }
 
-/// See the module.
+/// A version of the map: the layout, and the former one while slots move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
     version: MapVersion,
@@ -304,7 +304,11 @@ mod tests {
     fn former_members_of_a_moved_slot_are_at_their_present_places() {
         let before = layout(&[0..4, 4..8], 1);
         assert_eq!(former(before.clone(), layout(&[0..4, 4..8], 0)), [(1, 0), (1, 1), (1, 2), (1, 3)]);
-        assert_eq!(former(before.clone(), layout(&[0..7, 7..9], 0)), [(1, 0)], "the others are members");
+        assert_eq!(
+            former(before.clone(), layout(&[0..7, 7..9], 0)),
+            [(1, 0)],
+            "the other former members are still members"
+        );
         // A target that goes to another group is a former member of slots that stay, too.
         assert_eq!(former(before.clone(), layout(&[0..5, 5..9], 1)), [(0, 4)]);
         let map = Map::of(MapVersion(3), layout(&[0..4, 4..8], 0), None).unwrap();
@@ -315,7 +319,11 @@ mod tests {
     fn nothing_moves_when_groups_grow_shrink_or_are_renumbered() {
         let before = layout(&[0..4, 4..8], 1);
         assert_eq!(former(before.clone(), layout(&[0..4, 4..9], 1)), [], "grown");
-        assert_eq!(former(before.clone(), layout(&[0..4, 5..8], 1)), [], "the lost one is gone");
+        assert_eq!(
+            former(before.clone(), layout(&[0..4, 5..8], 1)),
+            [],
+            "a removed target is no former member"
+        );
         assert_eq!(former(before.clone(), layout(&[4..8, 0..4], 0)), [], "another number");
         let places = [Some(NodeId(7)), None, Some(NodeId(5)), Some(NodeId(4)), Some(NodeId(6))];
         let other = Group::at_places(&places).unwrap();

@@ -1,7 +1,7 @@
-//! Random numbers: xorshift (Marsaglia 2003) from a seed. Seeds of simulations that found bugs depend on these very numbers, so
-//! this is not a library's generator.
+//! Random numbers: xorshift (Marsaglia 2003) from a seed. Not a library's generator, because the
+//! seeds of simulations that found bugs depend on exactly these numbers.
 
-/// See the module.
+/// The state of the generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

@@ -13,7 +13,7 @@ use nicekv_proto::{ClientId, Datagram, KeyDigest, KeyspaceId, OpId};
 /// A target's answer to a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutReply {
-    /// It holds the chunk, with this stamp.
+    /// The target holds the chunk, with this stamp.
     Stored(Round),
     /// All frames have arrived in this transfer; the disk must confirm that the chunk is durable.
     Arrived(OpId),

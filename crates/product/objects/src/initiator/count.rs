@@ -7,20 +7,21 @@ use nicekv_proto::OpId;
 use nicekv_proto::chunk::{Answer, ChunkAccept, ChunkAnswer, ChunkId, Wanted};
 use nicekv_proto::placement::GROUP_MASK_ALL;
 
-/// It ends when all have answered or after a timeout. A new map ends it at once, since answers by the old one do not count.
+/// A running count. It ends when all members have answered, or after a timeout. A new map ends it
+/// at once, since answers by the old map do not count.
 #[derive(Clone, Debug)]
 pub(super) struct Count {
     handle: Handle,
     id: ChunkId,
     op: OpId,
     counted: Counted,
-    /// A target that was to confirm the chunk has bid instead. The bid must be cancelled.
+    /// A target that was asked to confirm the chunk has bid instead. The bid must be cancelled.
     has_bids: bool,
     until_ns: u64,
 }
 
 impl Count {
-    /// Asks the members `of` the chunk's group.
+    /// Asks the members `of` (a mask) of the chunk's group.
     pub(super) fn new(
         now_ns: u64,
         handle: Handle,
@@ -59,7 +60,8 @@ impl Count {
         }
     }
 
-    /// The map has changed: answers do not count, and places differ.
+    /// The map has changed: ends the count without a result, because answers do not count and
+    /// places differ.
     pub(super) fn end_unknown(&mut self, shared: &mut Shared) {
         let Counted { held, lacking, silent, .. } = self.counted;
         self.counted = Counted { silent: held | lacking | silent, ..Counted::default() };

@@ -19,15 +19,15 @@ pub(super) struct Delivery {
     window: Window,
     sender: Sender,
     frames: u32,
-    /// Rate for which windows are sized.
+    /// The frame rate for which the window is sized.
     frames_per_second: u32,
-    /// The first frame that has not left.
+    /// The first frame that was not sent yet.
     next: u32,
     is_over: bool,
 }
 
 impl Delivery {
-    /// The deliveries of a chunk to these places, in these windows; by multicast a single one.
+    /// The deliveries of a chunk to these places in these windows; with multicast, a single one.
     pub(super) fn of(config: &Config, frames: u32, picks: &[(u8, Window)]) -> Vec<Self> {
         let new = |window: Window, mask: u16| {
             let per_second = config.data_bits_per_second / 8 / CHUNK_BYTES as u64;
@@ -48,17 +48,17 @@ impl Delivery {
         }
     }
 
-    /// A target has acknowledged, or cannot take the chunk.
+    /// Removes a target that has acknowledged, or cannot take the chunk.
     pub(super) fn drop_target(&mut self, place: u8) {
         self.sender.drop_member(place);
     }
 
-    /// Whether all frames have left, except for repairs.
+    /// Whether all frames were sent, except for repairs.
     pub(super) fn has_left(&self) -> bool {
         self.next == self.frames || self.is_over
     }
 
-    /// A target reports what it misses. Nothing is sent faster than the window's rate.
+    /// A target reports which frames it misses. They are not sent faster than the window's rate.
     pub(super) fn on_report(&mut self, now_ns: u64, place: u8, message: &TransferReport) {
         let report = Report {
             prefix: message.prefix,
@@ -76,7 +76,7 @@ impl Delivery {
         self.sender.handle_report(now_ns, place, &report);
     }
 
-    /// When the next batch is complete.
+    /// When the next GSO batch may be sent.
     pub(super) fn next_deadline(&self) -> u64 {
         let others = (self.frames - self.next).min(BATCH_FRAMES).saturating_sub(1);
         let batch_ns = SECOND_NS * u64::from(others) / u64::from(self.frames_per_second.max(1));

@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use nicekv_proto::chunk::READ_FRAMES_MAX;
 use nicekv_transport::ChunkSet;
 
-/// Ranges that are requested at once.
+/// Maximum number of ranges that are requested at once.
 const RANGES_MAX: usize = 3;
-/// Requests for one range.
+/// Maximum number of requests for one range.
 const TRIES_MAX: u32 = 6;
 /// The timeout of a range doubles with each request, this many times at most.
 const DOUBLINGS_MAX: u32 = 3;
@@ -25,7 +25,7 @@ struct Range {
     tries: u32,
 }
 
-/// See the module.
+/// The frames of one chunk that a get requests from one target.
 #[derive(Clone, Debug)]
 pub(super) struct FrameRequests {
     count: u32,
@@ -41,7 +41,7 @@ impl FrameRequests {
         Self { count, here: ChunkSet::default(), next: 0, open: Vec::new(), timeout_ns }
     }
 
-    /// A frame arrived; whether it is new.
+    /// Notes that a frame arrived. Returns whether it is new.
     pub(super) fn take(&mut self, now_ns: u64, number: u32) -> bool {
         if number >= self.count || !self.here.insert(number) {
             return false;
@@ -49,7 +49,7 @@ impl FrameRequests {
         let here = &self.here;
         self.open.retain_mut(|range| {
             if (range.first..range.end).contains(&number) {
-                // The range is arriving.
+                // The range is arriving, so it is not requested again soon.
                 range.again_ns = now_ns.saturating_add(self.timeout_ns);
             }
             (range.first..range.end).any(|number| !here.has(number))
@@ -61,7 +61,7 @@ impl FrameRequests {
         self.here.prefix() == self.count
     }
 
-    /// The next frames to request: the first, and how many.
+    /// The next frames to request: the number of the first, and how many.
     pub(super) fn poll(&mut self, now_ns: u64) -> Option<(u32, u16)> {
         let (here, timeout_ns) = (&self.here, self.timeout_ns);
         if let Some(range) = self.open.iter_mut().find(|range| range.again_ns <= now_ns) {
@@ -82,7 +82,7 @@ impl FrameRequests {
         Some((first, (end - first) as u16))
     }
 
-    /// Whether a range was requested too often.
+    /// Whether a range was requested too often without success.
     pub(super) fn has_failed(&self, now_ns: u64) -> bool {
         self.open.iter().any(|range| range.tries >= TRIES_MAX && range.again_ns <= now_ns)
     }

@@ -22,13 +22,14 @@ use nicekv_proto::{NodeId, OpId};
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     node: NodeId,
-    /// Its group and place there. A former member is in another group than the chunk's.
+    /// The target's group, and its place there. A former member is in another group than the
+    /// chunk's.
     place: (u8, u8),
     has_answered: bool,
     lacks_it: bool,
 }
 
-/// A target that holds it.
+/// A target that holds the chunk.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     place: (u8, u8),
@@ -37,7 +38,7 @@ struct Holder {
     wait_ns: u64,
 }
 
-/// A holder is being read.
+/// The read of the chunk from one holder.
 #[derive(Clone, Debug)]
 struct Reading {
     from: Holder,
@@ -45,21 +46,21 @@ struct Reading {
     bytes: Vec<u8>,
 }
 
-/// See the module.
+/// A running get.
 #[derive(Clone, Debug)]
 pub(super) struct Get {
     handle: Handle,
     id: ChunkId,
-    /// Op id of the present attempt, and the targets that were asked.
+    /// Op id of the current attempt, and the targets that were asked in it.
     op: OpId,
     asked: Vec<Asked>,
     /// Whether former members were asked, if there are any.
     is_former_asked: bool,
-    /// Holders that were not read yet.
+    /// Holders that were not tried yet.
     holders: Vec<Holder>,
     reading: Option<Reading>,
     attempts: u32,
-    /// When to choose a holder, or to start over, if nothing comes.
+    /// When to choose a holder, or to start over, if no more answers arrive.
     until_ns: u64,
     is_waiting: bool,
     deadline_ns: u64,
@@ -84,7 +85,7 @@ impl Get {
         get
     }
 
-    /// Starts over by the present map: asks the group.
+    /// Starts over with the current map: asks the chunk's group.
     pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
         let Some((number, group)) = shared.group_of(&self.id) else { return };
         let asked =
@@ -97,7 +98,7 @@ impl Get {
         self.until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
     }
 
-    /// Asks former members of the group while the slot moves (P13); whether there are any.
+    /// While the slot moves, asks former members of the group (P13). Returns whether there are any.
     fn ask_former(&mut self, now_ns: u64, shared: &mut Shared) -> bool {
         self.is_former_asked = true;
         let Some(map) = shared.map.clone() else { return false };
@@ -125,8 +126,8 @@ impl Get {
             Answer::Held { bytes, token, wait_ns } if is_first => {
                 self.holders.push(Holder { place: asked.place, bytes, token, wait_ns });
             }
-            // It held the chunk before. It may have dropped it in favour of targets that were asked before they had it (P12):
-            // that does not count as "not found".
+            // The target held the chunk before. It may have dropped it in favour of targets that
+            // were asked before they had it (P12), so its answer does not count as "not found".
             Answer::NotFound => {
                 asked.lacks_it |= is_first;
                 let place = asked.place;
@@ -140,7 +141,8 @@ impl Get {
         self.go_on(now_ns, shared);
     }
 
-    /// Reads from the least busy holder, as soon as one is idle or all have answered.
+    /// Starts to read from the least busy holder, as soon as one is idle or all targets have
+    /// answered.
     fn go_on(&mut self, now_ns: u64, shared: &mut Shared) {
         if self.reading.is_some() {
             return;

@@ -72,8 +72,8 @@ impl Initiator {
         Ok(Self { shared: Shared::new(config, seed), jobs: BTreeMap::new(), last: 0 })
     }
 
-    /// Sets the map; an older version changes nothing. Everything under way starts over, because acknowledgements by another
-    /// map do not count.
+    /// Sets the map; an older version changes nothing. Everything in progress starts over, because
+    /// acknowledgements by another map do not count.
     pub fn set_map(&mut self, now_ns: u64, map: Arc<Map>) {
         if self.shared.map.as_ref().is_some_and(|known| known.version() >= map.version()) {
             return;
@@ -89,12 +89,12 @@ impl Initiator {
         self.end_jobs();
     }
 
-    /// Sets how many targets must hold a chunk that is put.
+    /// Sets how many targets must hold a chunk after a put.
     pub(crate) fn set_copies(&mut self, copies: usize) {
         self.shared.config.copies = copies;
     }
 
-    /// Its map.
+    /// The map in use, if one was set.
     pub fn map(&self) -> Option<&Arc<Map>> {
         self.shared.map.as_ref()
     }
@@ -104,8 +104,8 @@ impl Initiator {
         self.put_beside(now_ns, id, bytes, None)
     }
 
-    /// As [`Self::put`], by a member of the chunk's group that holds it already, at place `own`. It counts as a holder and is
-    /// not asked.
+    /// Like [`Self::put`], for a member of the chunk's group (at place `own`) that already holds
+    /// the chunk. It counts as a holder, and is not asked.
     pub(crate) fn put_beside(
         &mut self,
         now_ns: u64,
@@ -128,12 +128,13 @@ impl Initiator {
         handle
     }
 
-    /// Counts which of these members of a chunk's group hold it, without changing anything.
+    /// Counts which of these members (a mask) of the chunk's group hold it, without changing
+    /// anything.
     pub(crate) fn count(&mut self, now_ns: u64, id: ChunkId, of: u16) -> Handle {
         self.begin_count(now_ns, id, Wanted::Get, of)
     }
 
-    /// Has these members, which are known to hold a chunk of `bytes`, confirm it.
+    /// Asks these members (a mask), which are known to hold a chunk of `bytes`, to confirm it.
     pub(crate) fn confirm(&mut self, now_ns: u64, id: ChunkId, bytes: u32, of: u16) -> Handle {
         self.begin_count(now_ns, id, Wanted::Put { bytes, earliest_ns: 0, except: !of }, of)
     }
@@ -146,7 +147,7 @@ impl Initiator {
         handle
     }
 
-    /// Drops everything under way, without events.
+    /// Drops everything in progress, without events.
     pub(crate) fn give_up(&mut self) {
         self.jobs.clear();
         self.shared.ops.clear();
@@ -159,7 +160,7 @@ impl Initiator {
         Handle(self.last)
     }
 
-    /// Number of puts, gets and counts under way.
+    /// Number of puts, gets and counts in progress.
     pub fn under_way(&self) -> usize {
         self.jobs.len()
     }
@@ -239,7 +240,7 @@ impl Initiator {
         self.shared.counters
     }
 
-    /// Forgets jobs that have ended, and their op ids.
+    /// Removes jobs that have ended, and their op ids.
     fn end_jobs(&mut self) {
         while let Some(handle) = self.shared.ended.pop() {
             self.jobs.remove(&handle);

@@ -1,4 +1,4 @@
-//! A put.
+//! A put of a chunk.
 
 use super::bid_choice::{Offered, Taken, Wanted as Choice, choose};
 use super::delivery::Delivery;
@@ -24,12 +24,13 @@ const ATTEMPTS_FOR_ALL: u32 = 3;
 struct Requesting {
     sent_ns: u64,
     until_ns: u64,
-    /// Targets that were asked, those that have answered, and those of them that have no room.
+    /// Masks of targets: those asked, those that have answered, and those that have answered that
+    /// they have no room.
     asked: u16,
     answered: u16,
     full: u16,
     offers: Vec<Offered>,
-    /// When a target that can promise nothing now may be asked again.
+    /// When to ask targets again that could promise nothing.
     again_ns: u64,
 }
 
@@ -38,7 +39,7 @@ struct Requesting {
 struct Sending {
     accept: ChunkAccept,
     deliveries: Vec<Delivery>,
-    /// Targets that have not acknowledged.
+    /// Mask of targets that have not acknowledged yet.
     awaited: u16,
     /// When the attempt ends.
     due_ns: u64,
@@ -51,30 +52,32 @@ enum Phase {
     Waiting {
         until_ns: u64,
     },
-    /// Waits for its turn on the initiator's link.
+    /// It waits for its turn on the initiator's link.
     Queued,
     Requesting(Requesting),
     Sending(Sending),
 }
 
-/// See the module.
+/// A running put.
 #[derive(Clone, Debug)]
 pub(super) struct Put {
     handle: Handle,
     id: ChunkId,
     bytes: Arc<[u8]>,
-    /// Targets that hold the chunk, by place, with their stamps.
+    /// Targets that hold the chunk, with their stamps, by place.
     holders: BTreeMap<u8, (NodeId, Round)>,
-    /// Targets that have all frames, and until when they are awaited: no others are sent the chunk meanwhile.
+    /// Targets that have all frames and must make them durable, by place, and how long to wait for
+    /// each. Meanwhile the chunk is not sent to others.
     syncing: BTreeMap<u8, u64>,
     phase: Phase,
-    /// Op id of the present attempt.
+    /// Op id of the current attempt.
     op: OpId,
     attempts: u32,
     has_sent: bool,
-    /// A target held the chunk before it was sent.
+    /// A target answered that it held the chunk before anything was sent.
     was_there: bool,
-    /// A target was silent, and the windows of the others were over when that was known: the next ones must begin later.
+    /// The windows of the other bids had passed by the time a target was known to be silent: the
+    /// next windows must begin later.
     is_late: bool,
     deadline_ns: u64,
 }
@@ -112,7 +115,7 @@ impl Put {
         put
     }
 
-    /// Starts over by a new map.
+    /// Starts over with a new map.
     pub(super) fn begin_anew(&mut self, now_ns: u64, shared: &mut Shared) {
         self.holders.clear();
         self.syncing.clear();
@@ -124,17 +127,18 @@ impl Put {
         self.bytes.len() as u32
     }
 
-    /// Targets that hold the chunk, or are about to.
+    /// Mask of targets that hold the chunk, or are about to.
     fn held(&self) -> u16 {
         self.holders.keys().chain(self.syncing.keys()).fold(0, |mask, place| mask | 1 << place)
     }
 
-    /// How many more targets it must be sent to.
+    /// To how many more targets the chunk must be sent.
     fn missing(&self, shared: &Shared) -> usize {
         shared.config.copies.saturating_sub(self.held().count_ones() as usize)
     }
 
-    /// Sends a request to all targets that do not hold the chunk. If enough are about to hold it, waits for these.
+    /// Sends a request to all targets that do not hold the chunk. If enough targets are about to
+    /// hold it, waits for them instead.
     fn request(&mut self, now_ns: u64, shared: &mut Shared) {
         let Some((_, group)) = shared.group_of(&self.id) else { return };
         self.syncing.retain(|_, until_ns| *until_ns > now_ns);
@@ -150,7 +154,8 @@ impl Put {
         let asked = group.mask() & !except;
         let earliest_ns = if self.is_late { shared.config.timing.answers_ns } else { 0 };
         let wanted = Wanted::Put { bytes: self.length(), earliest_ns, except };
-        // The whole group gets the request, holders too: a negotiation has one address even if switches know no masks.
+        // The whole group gets the request, including holders, so that a negotiation uses a single
+        // address even with switches that know no masks.
         self.op = shared.request(self.handle, self.id, wanted);
         let until_ns = now_ns.saturating_add(shared.config.timing.answers_ns);
         shared.take_turn(self.handle, until_ns);
@@ -169,7 +174,7 @@ impl Put {
         shared.end_turn(self.handle);
         let pause_ns = shared.pause_ns(self.attempts);
         self.attempts += 1;
-        // The target's hint may be wrong.
+        // The target's hint when to ask again may be wrong, so it is bounded.
         let most_ns = shared.config.timing.again_ns_max;
         let hint_ns = if again_ns == u64::MAX { 0 } else { again_ns.saturating_sub(now_ns).min(most_ns) };
         self.phase = Phase::Waiting { until_ns: now_ns.saturating_add(pause_ns.max(hint_ns)) };
@@ -181,7 +186,8 @@ impl Put {
             return;
         }
         let bit = 1 << answer.place;
-        // Even if it answers an earlier attempt, its transfer has ended.
+        // Even if the answer belongs to an earlier attempt, it shows that the target's transfer has
+        // ended.
         self.syncing.remove(&answer.place);
         if let Answer::Stored { stamp, .. } = answer.answer {
             self.holders.insert(answer.place, (answer.node, stamp));
@@ -203,13 +209,13 @@ impl Put {
                 }
             }
             Phase::Sending(sending) if sending.awaited & bit != 0 => {
-                // Whatever the answer, no more frames go there.
+                // Whatever the answer is, this target needs no more frames.
                 sending.awaited &= !bit;
                 sending.deliveries.iter_mut().for_each(|delivery| delivery.drop_target(answer.place));
                 let has_more = self.holders.len() > sending.holders;
                 shared.counters.lapsed += u64::from(answer.answer == Answer::Lapsed);
                 match sending.awaited {
-                    // Some have stored it: continue with the others at once.
+                    // Some targets have stored the chunk: continues with the others at once.
                     0 if has_more => {
                         shared.end_turn(self.handle);
                         self.request(now_ns, shared);
@@ -222,7 +228,7 @@ impl Put {
         }
     }
 
-    /// Enough targets hold it. Cancels open bids.
+    /// Ends the put, because enough targets hold the chunk. Cancels open bids.
     fn end(&mut self, shared: &mut Shared) {
         if let Phase::Requesting(_) = self.phase {
             self.accept(Vec::new(), shared);
@@ -245,7 +251,7 @@ impl Put {
         accept
     }
 
-    /// Decides by the bids that came.
+    /// Decides by the bids that have arrived.
     fn decide(&mut self, now_ns: u64, shared: &mut Shared) {
         let Phase::Requesting(requesting) = &mut self.phase else { return };
         let (again_ns, is_silent) = (requesting.again_ns, requesting.answered != requesting.asked);
@@ -253,7 +259,8 @@ impl Put {
         if requesting.full == requesting.asked {
             return shared.end_put(self.handle, Err(PutError::NoSpace));
         }
-        // The chunk existed before: ask silent targets again, which may hold it, before it is sent to others.
+        // The chunk existed before, so silent targets may hold it: they are asked again before it
+        // is sent to others.
         if is_silent && self.was_there && self.attempts < ATTEMPTS_FOR_ALL {
             self.accept(Vec::new(), shared);
             return self.wait(now_ns, again_ns, shared);
@@ -278,7 +285,7 @@ impl Put {
         self.phase = Phase::Sending(Sending { accept, deliveries, awaited, due_ns, holders });
     }
 
-    /// Chooses bids, and a window in each.
+    /// Chooses bids, and a window within each.
     fn choose(&self, now_ns: u64, offered: &[Offered], shared: &mut Shared) -> Vec<Taken> {
         let most = self.missing(shared).min(offered.len()).min(COPIES_MAX);
         let must_have_all = self.attempts < ATTEMPTS_FOR_ALL;
@@ -345,14 +352,14 @@ impl Put {
 }
 
 impl Requesting {
-    /// Notes an answer.
+    /// Records the answer of a target.
     fn take(&mut self, now_ns: u64, answer: &ChunkAnswer) {
         self.answered |= 1 << answer.place;
         match answer.answer {
             Answer::Bid { bid, left_ns, right_ns, disk_ns } => {
                 let receipt = Receipt::between(self.sent_ns, now_ns);
                 let place = answer.place;
-                // Narrower than a round trip: of no use.
+                // A window narrower than a round trip is useless.
                 if let Some(window) = receipt.window(Offsets { left_ns, right_ns }) {
                     self.offers.push(Offered { place, bid, receipt, window, disk_ns });
                 }

@@ -1,4 +1,4 @@
-//! What all jobs of an initiator share: map, messages, events, and the turn on its link.
+//! State that all jobs of an initiator share: map, messages, events, and the turn on its link.
 
 use super::interface::{
     Counted, Event, GetError, Handle, InitiatorConfig, InitiatorCounters, Placed, PutError,
@@ -13,12 +13,12 @@ use nicekv_proto::OpId;
 use nicekv_proto::chunk::{ChunkAnswer, ChunkId, ChunkRequest, MapVersion, Wanted};
 use nicekv_proto::placement::GROUP_MASK_ALL;
 
-/// See the module.
+/// State that all jobs share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) config: InitiatorConfig,
     pub(super) map: Option<Arc<Map>>,
-    /// The job of each op id, those of earlier attempts included.
+    /// The job of each op id, including op ids of earlier attempts.
     pub(super) ops: BTreeMap<OpId, Handle>,
     pub(super) sends: VecDeque<Transmit>,
     pub(super) events: VecDeque<Event>,
@@ -29,12 +29,12 @@ pub(super) struct Shared {
     turn: Option<Turn>,
 }
 
-/// One put at a time uses the initiator's own link: it negotiates and sends its frames. The next one negotiates when they have
-/// left.
+/// The put that may use the initiator's own link now. Only one put at a time negotiates and sends
+/// its frames; the next one begins when these have been sent.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     handle: Handle,
-    /// When it ends at the latest.
+    /// When the turn ends at the latest.
     until_ns: u64,
 }
 
@@ -64,7 +64,7 @@ impl Shared {
         Some((number, *group))
     }
 
-    /// When a put may negotiate.
+    /// When this put may negotiate.
     pub(super) fn turn_ns(&self, handle: Handle) -> u64 {
         self.turn.filter(|turn| turn.handle != handle).map_or(0, |turn| turn.until_ns)
     }
@@ -74,7 +74,7 @@ impl Shared {
         self.turn = Some(Turn { handle, until_ns });
     }
 
-    /// Ends a put's turn, if it has it.
+    /// Ends the turn of this put, if it has the turn.
     pub(super) fn end_turn(&mut self, handle: Handle) {
         self.turn = self.turn.filter(|turn| turn.handle != handle);
     }
@@ -89,7 +89,7 @@ impl Shared {
         op
     }
 
-    /// Sends the request to others too.
+    /// Sends the request to further targets.
     pub(super) fn request_of(&mut self, to: (u8, u16), op: OpId, id: ChunkId, wanted: Wanted) {
         self.counters.requests += 1;
         let request = ChunkRequest { op, reply_to: None, version: self.version(), id, wanted };
@@ -109,8 +109,8 @@ impl Shared {
         self.sends.push_back(Transmit { to: Destination::Group { group, mask }, bytes });
     }
 
-    /// Checks an answer: the target must be at its place in the map. A newer map is reported; answers by any other map do not
-    /// count (P2).
+    /// Checks an answer: the target must be at its place in the map. An answer by another map does
+    /// not count (P2); a newer map is reported.
     pub(super) fn check(&mut self, answer: &ChunkAnswer) -> Option<ChunkAnswer> {
         let known = self.version();
         if answer.version > known && self.events.iter().all(|event| !matches!(event, Event::NewerMap(_))) {

@@ -56,7 +56,7 @@ fn sent(initiator: &mut Initiator, now_ns: u64) -> Vec<Sent> {
             Datagram::ChunkAccept(accept) => Sent::Accept(accept),
             Datagram::Chunk(_) => Sent::Frame(mask),
             Datagram::ChunkRead(read) => Sent::Read(read.first, read.count, mask),
-            other => panic!("{other:?} is not said by initiators"),
+            other => panic!("initiators do not send {other:?}"),
         }
     });
     sent.collect()
@@ -103,7 +103,7 @@ fn multicast_put_sends_once_to_three_in_their_common_window() {
     let [Sent::Accept(accept)] = &said[..] else { panic!("{said:?}") };
     let chosen = accept.chosen.iter().fold(0, |mask, chosen| mask | 1_u16 << chosen.place);
     assert_eq!((accept.chosen.len(), chosen.count_ones()), (3, 3));
-    assert!(initiator.next_deadline() >= MS, "not before the window begins");
+    assert!(initiator.next_deadline() >= MS, "frames wait for the window");
     let frames = sent(&mut initiator, 2 * MS);
     let masks: Vec<u16> =
         frames.iter().map(|sent| if let Sent::Frame(mask) = sent { *mask } else { 0 }).collect();
@@ -158,7 +158,7 @@ fn put_decides_by_the_bids_that_came_in_time_and_asks_the_others_again() {
         .iter()
         .find_map(|sent| if let Sent::Request(_, request) = sent { Some(request.wanted) } else { None });
     assert_eq!(wanted, Some(Wanted::Put { bytes: 3_000, earliest_ns: 0, except: 0b110 }));
-    // One of an attempt before counts.
+    // An answer to an earlier attempt counts.
     tell(&mut initiator, again_ns, (op, id), 3, stored(6));
     let told = events(&mut initiator);
     assert!(matches!(&told[..], [Event::Put(_, Ok(placed))] if placed.stamp == Round(4)), "{told:?}");
@@ -176,7 +176,8 @@ fn put_of_an_existing_chunk_sends_no_frame() {
     assert_eq!((initiator.counters().known, initiator.counters().frames), (1, 0));
 }
 
-/// A put of what is there already sent a chunk in fourteen once more, as the third holder was late to say so.
+/// Regression: a put of an existing chunk sent one chunk in fourteen again, because the third
+/// holder answered late.
 #[test]
 fn late_holders_are_asked_again_before_the_chunk_is_sent_to_others() {
     let (mut initiator, bytes) = (multicast(), content(3_000));
@@ -194,7 +195,7 @@ fn late_holders_are_asked_again_before_the_chunk_is_sent_to_others() {
         now_ns = initiator.next_deadline();
         initiator.handle_deadline(now_ns);
     }
-    // A silent target is not waited for again.
+    // The put does not wait for a silent target again.
     let op = requested(&mut initiator, now_ns);
     tell(&mut initiator, now_ns + 1, (op, id), 2, WIDE);
     now_ns += Timing::DEFAULT.answers_ns;
@@ -340,7 +341,8 @@ fn silent_target_does_not_waste_the_windows_of_the_others() {
     assert!(matches!(&said[..], [Sent::Request(_, request)] if is_later(request.wanted)), "{said:?}");
 }
 
-/// All slots are of the second group; before, they were of the first one.
+/// An initiator whose map has just changed: all slots belong to the second group, and belonged to
+/// the first one before.
 fn moving() -> Initiator {
     let mut initiator = multicast();
     let layout = |slots_of: u8| {
@@ -352,7 +354,7 @@ fn moving() -> Initiator {
     initiator
 }
 
-/// Where requests went: to groups, and masks of them.
+/// Where requests were sent: groups, with masks of their members.
 fn asked(initiator: &mut Initiator, now_ns: u64) -> Vec<(u8, u16)> {
     let sends = core::iter::from_fn(|| initiator.poll_transmit(now_ns));
     sends
@@ -379,7 +381,11 @@ fn get_asks_former_members_while_the_slot_moves() {
     assert!(matches!(&events(&mut other)[..], [Event::Got(_, Err(GetError::NotFound))]));
     let held = Answer::Held { bytes: 10, token: 7, wait_ns: 0 };
     tell_by(&mut initiator, 1, (op, id), by(3, 13), held);
-    assert_eq!((asked(&mut initiator, 1), events(&mut initiator).len()), (vec![(0, 8)], 0), "it is read");
+    assert_eq!(
+        (asked(&mut initiator, 1), events(&mut initiator).len()),
+        (vec![(0, 8)], 0),
+        "the chunk is being read"
+    );
 }
 
 #[test]
@@ -391,7 +397,7 @@ fn holder_that_dropped_the_chunk_meanwhile_does_not_count_as_not_found() {
     (0..3).for_each(|place| tell(&mut initiator, 1, (op, id), place, Answer::NotFound));
     tell(&mut initiator, 1, (op, id), 3, Answer::Held { bytes: 10, token: 7, wait_ns: 0 });
     tell(&mut initiator, 2, (op, id), 3, Answer::NotFound);
-    assert_eq!(events(&mut initiator).len(), 0, "others may have it by now");
+    assert_eq!(events(&mut initiator).len(), 0, "other targets may hold it by now");
     let again_ns = initiator.next_deadline();
     initiator.handle_deadline(again_ns);
     let op = requested(&mut initiator, again_ns);
@@ -419,7 +425,7 @@ fn count_reports_holders_others_silent_members_and_stamps() {
     assert!(matches!(&events(&mut initiator)[..], [Event::Counted(_, of)] if *of == counted));
     let said = sent(&mut initiator, 1);
     assert!(matches!(&said[..], [Sent::Accept(accept)] if accept.chosen.is_empty()), "{said:?}");
-    // By another map nothing of it counts.
+    // Answers by another map do not count.
     initiator.count(0, id, 0b0111);
     let op = requested(&mut initiator, 1);
     tell(&mut initiator, 1, (op, id), 0, Answer::NotFound);

@@ -119,16 +119,20 @@ mod tests {
         let delay = |bytes: u32, queued_ns: u64, write_ns: u64| {
             Config::MULTICAST.disk_delay_ns(bytes, Backlog { queued_ns, write_ns })
         };
-        // 128 KiB at 400 MiB/s: 312.5 us each, two at most.
+        // 128 KiB at 400 MiB/s take 312.5 us each; at most two chunks may be queued.
         let write = 312_500;
         assert_eq!(delay(128 << 10, 0, write), 0);
-        assert_eq!(delay(128 << 10, 468_749, write), 0, "one and a bit less than a half");
+        assert_eq!(delay(128 << 10, 468_749, write), 0, "almost one and a half chunks are queued");
         assert_eq!(delay(128 << 10, 468_750, write), 468_750 - 117_685, "two, rounded");
-        assert_eq!(delay(128 << 10, 781_250, write), 781_250, "three: all of it");
-        // 16 KiB: sixteen.
+        assert_eq!(
+            delay(128 << 10, 781_250, write),
+            781_250,
+            "more than two are queued: the delay is the whole queue"
+        );
+        // For chunks of 16 KiB, sixteen may be queued.
         assert_eq!(delay(16 << 10, 15 * 39_062, 39_062), 0);
         assert_eq!(delay(16 << 10, 16 * 39_062, 39_062), 16 * 39_062 - 14_710);
-        assert_eq!(delay(16 << 10, 1_000, 1), 0, "it is written before the chunk is there");
-        assert_eq!(delay(0, 1, 0), 0, "nothing to write in no time");
+        assert_eq!(delay(16 << 10, 1_000, 1), 0, "the queue is written before the chunk arrives");
+        assert_eq!(delay(0, 1, 0), 0, "an empty chunk has no delay");
     }
 }

@@ -19,7 +19,7 @@ use crate::reservation::config::{Config, ConfigError, Delivery, Widths};
 use crate::reservation::window::{Offsets, Receipt, Window};
 use alloc::vec::Vec;
 
-/// See the module.
+/// The promised windows of one target.
 #[derive(Clone, Debug)]
 pub struct Book {
     config: Config,
@@ -33,7 +33,7 @@ pub struct Book {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     window: Window,
-    /// `None`: it was cancelled.
+    /// `None`: the window was cancelled.
     held: Option<Held>,
 }
 
@@ -95,7 +95,7 @@ impl Book {
         let held = Held { id, bytes: request.bytes, received_ns: now_ns, is_accepted: false };
         let slot = &mut self.slots[at];
         slot.held = Some(held);
-        // The past part cannot be expressed, nor used.
+        // The part of the window that is already past is of no use, and offsets cannot express it.
         slot.window.left_ns = slot.window.left_ns.max(now_ns);
         let window =
             Receipt::at(now_ns).offsets(slot.window).expect("a window that is promised ends after now");
@@ -103,8 +103,8 @@ impl Book {
         Ok(Bid { id, window, disk_ns })
     }
 
-    /// The initiator has chosen this target and a part of the window. The rest is free.
-    ///
+    /// The initiator has chosen this target, and a part of the promised window. The rest becomes
+    /// free.
     /// # Errors
     /// The bid is not open, or the chosen window is not within it.
     pub fn accept(&mut self, now_ns: u64, id: BidId, chosen: Offsets) -> Result<(), BidError> {
@@ -210,7 +210,8 @@ impl Book {
         self.find(id)
     }
 
-    /// Index of the latest cancelled window that can be promised again. A window before one that is over is over too.
+    /// Index of the latest cancelled window that can be promised again. Windows before one that is
+    /// past are past, too.
     fn reusable(&self, now_ns: u64, widths: &Widths, delay_ns: u64) -> Option<usize> {
         if delay_ns > 0 || self.slots.len() > self.config.reuse_windows_max {
             return None;
@@ -247,7 +248,7 @@ impl Book {
         }
         let is_idle = self.slots.is_empty() && delay_ns < widths.chunk_ns;
         if self.slots.len() >= bids_max {
-            // A cancelled window is promised to no initiator.
+            // A cancelled window is not promised to anyone, so it may be changed.
             let cancelled = self.slots.iter().rposition(|slot| slot.held.is_none());
             self.slots.remove(cancelled.ok_or(Refused::Full { bids_max })?);
         }

@@ -1,4 +1,4 @@
-//! The promises of a book; it never promises the same time twice.
+//! Tests of a book's promises: it never promises the same time twice.
 
 use super::*;
 use crate::reservation::bid::Backlog;
@@ -21,7 +21,7 @@ fn windows(book: &Book) -> Vec<(u64, u64)> {
     book.windows().map(|window| (window.left_ns, window.right_ns)).collect()
 }
 
-/// The part that is used of a bid, from its beginning on.
+/// The part of a bid that an initiator uses, from its beginning on.
 fn used(config: &Config, bid: &Bid) -> Offsets {
     let left_ns = bid.window.left_ns;
     Offsets { left_ns, right_ns: left_ns + config.widths(BYTES).used_ns }
@@ -36,12 +36,16 @@ fn multicast_bids_follow_each_other() {
     assert_eq!(
         first.window,
         Offsets { left_ns: config.earliest_ns(), right_ns: right },
-        "longer: it is idle"
+        "an idle target bids a longer window"
     );
     assert_eq!((first.id, first.disk_ns), (BidId(1), WRITE_NS));
     let second = book.bid(1_500, &ANYTIME).unwrap();
     assert_eq!(second.window.left_ns, 1_000 + right + config.trip_ns - 1_500);
-    assert_eq!(second.window.right_ns - second.window.left_ns, widths.window_ns, "not idle any more");
+    assert_eq!(
+        second.window.right_ns - second.window.left_ns,
+        widths.window_ns,
+        "the target is no longer idle"
+    );
     assert_eq!((book.tentative(), book.bytes()), (2, 2 * u64::from(BYTES)));
 }
 
@@ -64,9 +68,13 @@ fn cancelled_window_between_others_is_promised_again() {
     let trimmed = used(&config, &bids[0]).right_ns;
     book.cancel(200, bids[1].id).unwrap();
     let again = book.bid(300, &ANYTIME).unwrap();
-    assert_eq!(again.window.right_ns, bids[1].window.right_ns - 300, "the same window");
+    assert_eq!(
+        again.window.right_ns,
+        bids[1].window.right_ns - 300,
+        "the cancelled window is promised again"
+    );
     assert_eq!(book.accept(400, bids[1].id, used(&config, &bids[1])), Err(BidError::Over(bids[1].id)));
-    // The third is last in the book, so nothing is kept of it when others come.
+    // The third window is the last in the book, so it is dropped when others come.
     book.cancel(500, bids[2].id).unwrap();
     book.cancel(600, again.id).unwrap();
     let next = book.bid(700, &ANYTIME).unwrap();
@@ -83,7 +91,7 @@ fn cancelled_neighbours_merge_and_grow_into_trimmed_time() {
         book.cancel(100, bids[bid].id).unwrap();
     }
     assert_eq!(windows(&book)[1], (bids[1].window.left_ns, bids[2].window.right_ns));
-    // The one before ends early, and the one behind begins late.
+    // The window before it ends early, and the one after it begins late.
     book.accept(200, bids[0].id, used(&config, &bids[0])).unwrap();
     let late = Offsets { left_ns: bids[3].window.left_ns + 30_000, right_ns: bids[3].window.right_ns };
     book.accept(300, bids[3].id, late).unwrap();
@@ -104,7 +112,11 @@ fn cancelled_window_that_has_become_too_short_is_dropped() {
         windows(&book).len()
     };
     assert_eq!(at(enough - config.earliest_ns()), 2, "promised again");
-    assert_eq!(at(enough - config.hop_ns()), 3, "kept, but a new one is added: it would be too late");
+    assert_eq!(
+        at(enough - config.hop_ns()),
+        3,
+        "the window is kept, but too late to use: a new one is added"
+    );
     assert_eq!(at(enough - config.hop_ns() + 1), 2, "dropped");
 }
 
@@ -117,11 +129,11 @@ fn unicast_bids_fill_gaps_and_leave_none() {
     assert_eq!(far.window, Offsets { left_ns: 1_000_000, right_ns: 1_000_000 + widths.window_ns });
     let soon = book.bid(0, &ANYTIME).unwrap();
     assert_eq!(soon.window.left_ns, config.earliest_ns());
-    // Before the far one there is room for exactly one that begins here, …
+    // Before the distant window there is room for exactly one that begins here, …
     let exact = 1_000_000 - widths.window_ns;
     assert_eq!(book.bid(0, &later(exact + 1)).unwrap().window.left_ns, far.window.right_ns + config.trip_ns);
     assert_eq!(book.bid(0, &later(exact)).unwrap().window.left_ns, exact);
-    // … and what is cancelled is as if it had never been.
+    // … and a cancelled window leaves no trace.
     book.cancel(0, soon.id).unwrap();
     assert_eq!(book.bid(0, &ANYTIME).unwrap().window, soon.window);
 }
@@ -142,7 +154,7 @@ fn bounds_are_errors() {
     let first = few.bid(0, &ANYTIME).unwrap();
     few.bid(0, &ANYTIME).unwrap();
     assert_eq!(few.bid(0, &ANYTIME), Err(Refused::Full { bids_max: 2 }));
-    // Too many bids to promise it again, but it makes room.
+    // There are too many windows to promise the cancelled one again, but it makes room for another.
     few.cancel(0, first.id).unwrap();
     let mut none = few.clone();
     none.config.reuse_windows_max = 0;
@@ -195,7 +207,7 @@ fn invalid_accepts_have_different_errors() {
     book.finish(bid.id).unwrap();
     assert_eq!(book.finish(bid.id), Err(BidError::Over(bid.id)));
     assert_eq!(book.accept(0, bid.id, chosen), Err(BidError::Over(bid.id)));
-    // The other one lapses.
+    // The other bid expires.
     let lapse_ns = config.tentative_ns;
     assert_eq!(book.next_lapse_ns(), Some(lapse_ns));
     assert_eq!(book.clone().accept(lapse_ns - 1, other.id, used(&config, &other)), Ok(()));
@@ -221,7 +233,8 @@ fn accepted_bid_expires_after_its_window() {
 enum Step {
     Wait(u64),
     Bid(Request),
-    /// Accepts one of all past bids, or one that was never made; the window is cut on both sides, in thousandths.
+    /// Accepts one of all past bids, or one that was never made. The window is cut on both sides by
+    /// these shares, in thousandths.
     Accept(prop::sample::Index, u64, u64),
     Cancel(prop::sample::Index),
     Finish(prop::sample::Index),
@@ -258,7 +271,7 @@ enum Is {
     Over,
 }
 
-/// A bid as its initiator knows it.
+/// A bid, as its initiator knows it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     id: BidId,
@@ -306,7 +319,7 @@ impl Walk {
         }
     }
 
-    /// A bid by its number, or none if it is the one that comes next.
+    /// The id of a past bid and its index, or the id that the next bid will have and `None`.
     fn pick(&self, index: prop::sample::Index) -> (BidId, Option<usize>) {
         let at = index.index(self.known.len() + 1);
         match self.known.get(at) {
@@ -375,7 +388,7 @@ impl Walk {
         }
     }
 
-    /// The book and its initiators lapse alike.
+    /// Expires bids in the book and in the model of its initiators.
     fn lapse(&mut self) {
         let Config { tentative_ns, grace_ns, .. } = self.config;
         let mut lapsed = 0;
@@ -404,7 +417,7 @@ impl Walk {
         accepted.sort_by_key(|(_, window)| window.left_ns);
         assert_eq!(self.book.accepted().collect::<Vec<_>>(), accepted);
         if self.config.delivery == Delivery::Unicast {
-            assert_eq!(windows.len(), self.alive().count(), "nothing is kept of what was cancelled");
+            assert_eq!(windows.len(), self.alive().count(), "cancelled windows are not kept");
         }
     }
 }
@@ -412,8 +425,8 @@ impl Walk {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
-    /// Whatever initiators request, accept, cancel and forget: no time is promised twice, bounds hold, ended bids stay ended,
-    /// and bids that were never made are reported as such.
+    /// Whatever initiators request, accept, cancel and forget: no time is promised twice, bounds
+    /// hold, ended bids stay ended, and bids that were never made are reported as such.
     #[test]
     fn book_stays_consistent_under_any_operations(steps in steps(), is_multicast in any::<bool>(), reuse_windows_max in 0_usize..8) {
         let config = if is_multicast { Config::MULTICAST } else { Config::UNICAST };

@@ -68,7 +68,7 @@ mod tests {
             (400_005, 400_020 + used),
             (900_000, 900_000 + used),
         ]);
-        // The first three lack a nanosecond.
+        // The first three offers have a nanosecond too little in common.
         let common = common_window(&Config::MULTICAST, 0, BYTES, 3, &mut bids).unwrap();
         let chosen: Vec<u16> = bids[common.first..][..3].iter().map(|offer| offer.target).collect();
         assert_eq!(chosen, [0, 5, 3]);
@@ -126,7 +126,7 @@ mod tests {
                     prop_assert!(window.left_ns >= now + config.control_ns());
                     prop_assert!(bids[first..][..copies].iter().all(|offer| offer.window.contains(&window)));
                 }
-                // Then no window is common to that many consecutive offers.
+                // If no choice was made, no window is common to that many consecutive offers.
                 None => for chosen in bids.windows(copies) {
                     let left = chosen.iter().map(|offer| offer.window.left_ns).max().unwrap();
                     let right = chosen.iter().map(|offer| offer.window.right_ns).min().unwrap();

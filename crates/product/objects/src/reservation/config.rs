@@ -1,6 +1,6 @@
 //! Parameters and their bounds. Defaults are the paper's, or those of its simulator.
 
-/// Windows of a book, at most.
+/// Upper bound of `bids_max`.
 pub const BIDS_MAX: usize = 4_096;
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -37,7 +37,8 @@ mod tests {
         assert_eq!(ask(None, &picks), Some(300_000 - 2 * control));
         assert_eq!(ask(None, &picks[..1]), Some(200_000 - 2 * control));
         assert_eq!(ask(None, &[pick(100_000, 101_000)]), Some(100_000), "not before it begins");
-        // A pause between the picks, or before them, unless there is no time left for an accept in it.
+        // The request uses a pause before or between the picks, unless that leaves no time for an
+        // accept.
         let apart = [picks[0], pick(200_001 + control, 300_000)];
         assert_eq!(ask(None, &apart), Some(200_000));
         assert_eq!(ask(Some(60_000), &apart), Some(60_000));

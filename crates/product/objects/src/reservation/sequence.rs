@@ -59,7 +59,7 @@ pub fn sequence(config: &Config, now_ns: u64, bytes: u32, copies: usize, offers:
     let (used_ns, copies) = (config.widths(bytes).used_ns, copies.min(COPIES_MAX));
     let gap_ns = config.frame_ns().max(GAP_CONTROLS * config.control_ns());
     let mut picks = Picks::NONE;
-    // The part of an offer that is used, if it begins at this time or when the offer does.
+    // The part of an offer that would be used, if it begins at this time or when the offer does.
     let used = |offer: &Offer, from_ns: u64| {
         let left_ns = offer.window.left_ns.max(from_ns);
         let right_ns = left_ns.checked_add(used_ns).filter(|right_ns| *right_ns <= offer.window.right_ns)?;
@@ -126,7 +126,8 @@ mod tests {
         let (used, frame) = (CONFIG.widths(BYTES).used_ns, CONFIG.frame_ns());
         let window = used + CONFIG.trip_ns;
         let second = 10_000 + used;
-        // The second one is wide enough to begin where the first one ends; the third begins a frame later, the fourth would too.
+        // The second offer is wide enough to begin where the first one ends; the third begins a
+        // frame later; the fourth would fit, too.
         let third = second + used + frame;
         let bids = [(third, window), (10_000, window), (12_000, 2 * used), (third + 1, window)];
         assert_eq!(chosen(&bids, 3), [(1, 10_000, used), (2, second, used), (0, third, used)]);

@@ -35,7 +35,7 @@ pub struct Offsets {
     pub right_ns: u64,
 }
 
-/// When a target received a request, by one's own clock, as far as is known.
+/// When a target received a request, by the local clock: a range between two times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     earliest_ns: u64,
@@ -43,7 +43,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// A known time: for the target itself, or where both have one clock.
+    /// An exactly known time: for the target itself, or if both hosts have the same clock.
     pub fn at(now_ns: u64) -> Self {
         Self { earliest_ns: now_ns, latest_ns: now_ns }
     }
@@ -89,13 +89,17 @@ mod tests {
         let receipt = Receipt::between(100, 110);
         assert_eq!(receipt.window(Offsets { left_ns: 5, right_ns: 15 }), None, "a round trip is longer");
         assert_eq!(receipt.window(Offsets { left_ns: u64::MAX, right_ns: u64::MAX }), None);
-        assert_eq!(receipt.offsets(Window { left_ns: 105, right_ns: 200 }), None, "before it may have come");
-        assert_eq!(Receipt::between(7, 3), Receipt::at(7), "a clock that went back");
+        assert_eq!(
+            receipt.offsets(Window { left_ns: 105, right_ns: 200 }),
+            None,
+            "the window may begin before the receipt"
+        );
+        assert_eq!(Receipt::between(7, 3), Receipt::at(7), "a clock that went back counts as standing still");
     }
 
     proptest! {
-        /// Whatever the difference of two clocks: the window that the initiator derives is within the bid by the target's
-        /// clock, and so are the offsets that it sends.
+        /// Whatever the difference of the two clocks: by the target's clock, the window that the
+        /// initiator derives is within the bid, and so are the offsets that it sends.
         #[test]
         fn initiator_stays_within_the_promise(
             (sent, there, back) in (0_u64..1_000, 0_u64..1_000, 0_u64..1_000),

@@ -2,20 +2,20 @@
 
 use crate::reservation::Backlog;
 
-/// With each chunk the earlier measurements lose one part in this many.
+/// With each chunk, earlier measurements lose one part in this many of their weight.
 const SMOOTHING: u64 = 4;
-/// The assumed rate counts as a measurement of one part of a second in this many.
+/// The assumed rate weighs as much as a measurement over one second divided by this.
 const KNOWN_PARTS: u64 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
-/// After this idle time one part of the measurements is forgotten. A disk that was slow once would otherwise get no more
-/// chunks, and never be measured again.
+/// After each idle time of this length, measurements lose a part of their weight. Otherwise a disk
+/// that was slow once would get no more chunks, and would never be measured again.
 const FORGET_NS: u64 = 2 * SECOND_NS;
-/// This many times forget nearly everything.
+/// After this many such times nearly everything is forgotten.
 const FORGET_MAX: u64 = 32;
 /// Space that a chunk takes in addition to its bytes, at most: its header, and alignment.
 const OVERHEAD_BYTES: u64 = 16 << 10;
 
-/// See the module.
+/// The load of the disk.
 #[derive(Clone, Debug)]
 pub(super) struct DiskLoad {
     /// Free bytes, including those that are promised.
@@ -26,13 +26,13 @@ pub(super) struct DiskLoad {
     queued_bytes: u64,
     /// When the disk began with the front of its queue.
     busy_since_ns: u64,
-    /// Recent bytes written, and the time for that. Sums, because chunks that are synced together complete at once: the first
-    /// after the whole time, the others after none.
+    /// Recently written bytes, and the time that took. They are sums, because chunks that are
+    /// synced together complete together: the first after the whole time, the others after none.
     written_bytes: u64,
     written_ns: u64,
-    /// When these were last measured, or partly forgotten.
+    /// When these sums were last updated.
     measured_ns: u64,
-    /// The assumed rate, as bytes.
+    /// Weight of the assumed rate, in bytes.
     known_bytes: u64,
 }
 
@@ -70,7 +70,7 @@ impl DiskLoad {
         self.promised_bytes = self.promised_bytes.saturating_sub(on_disk(bytes));
     }
 
-    /// A chunk is stored: less is free, until the free space is measured again.
+    /// A chunk was stored: reduces the free space until it is measured again.
     pub(super) fn used(&mut self, bytes: u32) {
         self.free_bytes = self.free_bytes.saturating_sub(on_disk(bytes));
     }
@@ -90,7 +90,7 @@ impl DiskLoad {
         self.queued_bytes
     }
 
-    /// Estimated time until half of these are durable.
+    /// Estimated time until half of the queued bytes are durable.
     pub(super) fn half_queue_ns(&self) -> u64 {
         self.time_ns(self.queued_bytes / 2)
     }
@@ -118,7 +118,7 @@ impl DiskLoad {
         self.written_ns = kept(self.written_ns).saturating_add(took_ns);
     }
 
-    /// Moves old measurements toward the assumed rate.
+    /// Reduces the weight of old measurements relative to the assumed rate.
     fn forget(&mut self, now_ns: u64) {
         let idle_ns = now_ns.saturating_sub(self.measured_ns);
         if self.queued_bytes > 0 || idle_ns < FORGET_NS {
@@ -174,7 +174,7 @@ mod tests {
         assert!(disk.backlog(5, 1_000).write_ns > SECOND_NS / 8);
     }
 
-    /// A regression: after one slow sync a target got no more chunks, and so stayed slow.
+    /// Regression: after one slow sync a target got no more chunks, so it counted as slow for ever.
     #[test]
     fn disk_that_was_slow_long_ago_is_tried_again() {
         let mut disk = DiskLoad::new(100 << 20);
@@ -188,6 +188,6 @@ mod tests {
         assert!((10..=11).contains(&later[4]), "{later:?}");
         disk.queued(10_000_000 * MS, 1 << 20);
         disk.finished(10_000_500 * MS, 1 << 20);
-        assert!(disk.backlog(10_000_600 * MS, 1 << 20).write_ns > 40 * MS, "and is measured again");
+        assert!(disk.backlog(10_000_600 * MS, 1 << 20).write_ns > 40 * MS, "the disk is measured again");
     }
 }

@@ -16,10 +16,10 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use nicekv_proto::chunk::{ChunkId, Round};
 
-/// Chunks that are examined in one step.
+/// Maximum chunks examined in one step.
 const SWEEP_MAX: usize = 4_096;
 
-/// The round of a target, and how far its sweep is.
+/// The target's round, and how far its sweep has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GarbageCollector {
     round: Option<Round>,
@@ -27,7 +27,7 @@ pub(super) struct GarbageCollector {
     listed: Round,
     /// The last round whose sweep has ended.
     swept: Round,
-    /// The last chunk that the sweep of the present round has examined.
+    /// The last chunk that the sweep of the current round has examined.
     after: Option<ChunkId>,
 }
 

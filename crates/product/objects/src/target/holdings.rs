@@ -1,4 +1,4 @@
-//! The chunks that a target holds, and what its disk is asked to do with them.
+//! The chunks that a target holds, and the requests to its disk.
 
 use super::interface::{Held, Storage};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -7,7 +7,7 @@ use core::net::SocketAddrV4;
 use nicekv_proto::chunk::ChunkId;
 use nicekv_proto::{NodeId, OpId};
 
-/// Reads that wait for the disk. More are dropped; initiators request them again.
+/// Maximum reads that wait for the disk. Further ones are dropped; initiators request them again.
 const READS_MAX: usize = 256;
 
 /// The purpose of a read.
@@ -19,20 +19,21 @@ pub(super) enum Reading {
     Whole { id: ChunkId },
 }
 
-/// See the module.
+/// The chunks held, and the requests to the disk.
 #[derive(Clone, Debug)]
 pub(super) struct Holdings {
     pub(super) held: BTreeMap<ChunkId, Held>,
     /// Bytes of all chunks.
     pub(super) bytes: u64,
-    /// Reads under way; the disk answers them in order.
+    /// Reads in progress; the disk answers them in order.
     readings: VecDeque<Reading>,
-    /// What the disk is to do next.
+    /// Requests that the disk has not been given yet.
     pub(super) storage: VecDeque<Storage>,
 }
 
 impl Holdings {
-    /// The chunks on the disk when the target starts: id, length and rendezvous set. Their stamps are not known.
+    /// `on_disk`: the chunks on the disk when the target starts (id, length, rendezvous set). Their
+    /// stamps are not known.
     pub(super) fn new(on_disk: impl IntoIterator<Item = (ChunkId, u32, Vec<NodeId>)>) -> Self {
         let (stamp, marked) = Default::default();
         let chunk = |(id, bytes, holders)| (id, Held { bytes, stamp, marked, holders });
@@ -41,7 +42,7 @@ impl Holdings {
         Self { held, bytes, readings: VecDeque::new(), storage: VecDeque::new() }
     }
 
-    /// A chunk has become durable.
+    /// Adds a chunk that has become durable.
     pub(super) fn insert(&mut self, id: ChunkId, held: Held) {
         self.bytes += u64::from(held.bytes);
         self.held.insert(id, held);
@@ -60,7 +61,7 @@ impl Holdings {
         self.readings.len() < READS_MAX
     }
 
-    /// Reads under way.
+    /// Number of reads in progress.
     pub(super) fn reads(&self) -> usize {
         self.readings.len()
     }
@@ -71,7 +72,7 @@ impl Holdings {
         self.storage.push_back(Storage::Read { id, offset, bytes });
     }
 
-    /// The disk has answered a read: its purpose.
+    /// Called when the disk has answered a read; returns the purpose of that read.
     pub(super) fn end_reading(&mut self) -> Reading {
         self.readings.pop_front().expect("reads are answered once, in order")
     }

@@ -188,7 +188,8 @@ impl Target {
         self.map.as_ref()?.group_of(id).1.place_of(self.config.node)
     }
 
-    /// The place under which readers know it: in the chunk's group, or, for a former member of that, in its present group (P13).
+    /// The place under which readers know this target: in the chunk's group, or, for a former
+    /// member of that group, in its current group (P13).
     fn reading_place(&self, id: &ChunkId) -> Option<u8> {
         self.own_place(id).or_else(|| {
             let map = self.map.as_ref()?;
@@ -197,7 +198,8 @@ impl Target {
         })
     }
 
-    /// `place`, if the message names this version of the map; else the sender is told of the other version.
+    /// Returns `place` if the message names this version of the map; otherwise the sender is
+    /// informed of this target's version.
     fn admit(
         &mut self,
         to: SocketAddrV4,
@@ -229,12 +231,12 @@ impl Target {
         Answer::Stored { stamp: self.stamp(), process: self.config.process }
     }
 
-    /// The stamp of what is stored or confirmed now (P7).
+    /// The stamp for chunks that are stored or confirmed now (P7).
     fn stamp(&self) -> Round {
         self.garbage.round().unwrap_or_default()
     }
 
-    /// Deletes a chunk; false if it is not held.
+    /// Deletes a chunk. Returns false if it is not held.
     fn drop_copy(&mut self, id: &ChunkId) -> bool {
         if let Some(maintenance) = &mut self.maintenance {
             maintenance.forget(id);
@@ -242,7 +244,8 @@ impl Target {
         self.holdings.remove(id)
     }
 
-    /// Lets maintenance act and then continue. It does nothing before there are a map and a round (P14).
+    /// Calls `act`, and lets maintenance continue. Nothing is done before there are a map and a
+    /// round (P14).
     fn maintain(&mut self, now_ns: u64, act: impl FnOnce(&mut Maintenance, &mut Context<'_>)) {
         let Self { maintenance, map, garbage, config, holdings, counters, .. } = self;
         let (Some(maintenance), Some(map), Some(round)) = (maintenance, map, garbage.round()) else { return };

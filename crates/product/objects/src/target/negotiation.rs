@@ -1,4 +1,4 @@
-//! Negotiations: requests, bids, and what becomes of bids.
+//! Negotiations: requests, bids, and how bids end.
 
 use super::Target;
 use super::interface::Storage;
@@ -21,7 +21,7 @@ pub(super) struct Negotiation {
     pub(super) received_ns: u64,
 }
 
-/// The least time after which a refused initiator should request again.
+/// Minimum time after which a refused initiator should request again.
 const AGAIN_NS: u64 = 1_000_000;
 
 impl Target {
@@ -57,7 +57,8 @@ impl Target {
             return Some(self.stored());
         }
         if let Some(known) = self.negotiations.get(&request.op) {
-            // A duplicate request: the window stays, since the first copy was sent no later.
+            // A duplicate request: the window stays the same, because the first request was sent
+            // earlier or at the same time.
             let is_same = known.id == request.id && known.initiator == initiator;
             return is_same.then(|| bid_of(&known.bid));
         }
@@ -72,7 +73,7 @@ impl Target {
             self.counters.no_space += 1;
             return Some(Answer::NoSpace);
         }
-        // Complete chunks are in memory until the disk has them.
+        // Complete chunks occupy memory until the disk has them.
         if self.promised_memory() + u64::from(bytes) > self.config.reservation.bytes_max {
             self.counters.not_now += 1;
             return Some(Answer::NotNow(self.disk.half_queue_ns().max(AGAIN_NS)));
@@ -103,7 +104,8 @@ impl Target {
         true
     }
 
-    /// An initiator has chosen. If it chose this target the chunk comes in the window; else the time is free again.
+    /// The initiator has chosen targets. If this one is among them, the chunk will arrive in the
+    /// window; otherwise the promised time becomes free.
     pub(super) fn on_accept(&mut self, now_ns: u64, from: SocketAddrV4, accept: &ChunkAccept) {
         let to = accept.reply_to.unwrap_or(from);
         let own = self.own_place(&accept.id);
@@ -140,11 +142,12 @@ impl Target {
     fn cancel(&mut self, now_ns: u64, known: &Negotiation) {
         self.counters.cancelled += 1;
         self.disk.release(known.bytes);
-        // It may expire at this very time.
+        // The bid may have expired at this very time.
         let _ = self.book.cancel(now_ns, known.bid.id);
     }
 
-    /// A bid is accepted: a transfer begins, unless the chunk is here or arriving by now.
+    /// A bid was accepted: begins a transfer, unless the chunk has arrived or is arriving in the
+    /// meantime.
     fn take(
         &mut self,
         now_ns: u64,
@@ -195,8 +198,9 @@ impl Target {
         members.filter(|(place, _)| mask >> place & 1 == 1).map(|(_, node)| node).collect()
     }
 
-    /// The map has changed. Initiators start their negotiations over by the new map. A transfer of a chunk that belongs to
-    /// another group now is abandoned: it was not acknowledged by the old map, and will not be by the new one (P2, P13).
+    /// The map has changed, so initiators start their negotiations over. A transfer is abandoned if
+    /// its chunk now belongs to another group: it was not acknowledged by the old map, and will not
+    /// be by the new one (P2, P13).
     pub(super) fn give_up_for_map(&mut self, now_ns: u64) {
         let negotiations = core::mem::take(&mut self.negotiations);
         negotiations.values().for_each(|known| self.cancel(now_ns, known));
@@ -207,7 +211,7 @@ impl Target {
         for op in over {
             let Some(transfer) = self.transfers.remove(&op) else { continue };
             self.counters.given_up += 1;
-            // It may have expired at this very time.
+            // The transfer's bid may have expired at this very time.
             let _ = self.book.finish(transfer.bid);
             self.disk.release(transfer.bytes);
             self.arriving.remove(&transfer.id);

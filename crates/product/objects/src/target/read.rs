@@ -25,7 +25,8 @@ impl Target {
         Answer::Held { bytes: held.bytes, token: self.token(to), wait_ns }
     }
 
-    /// The token that an initiator at this address must present before it is sent more than it sends (P10).
+    /// The token that an initiator at this address must present: without it, the target sends no
+    /// more bytes than it receives (P10).
     pub(super) fn token(&self, initiator: SocketAddrV4) -> u64 {
         let mut address = [0; 6];
         address[..4].copy_from_slice(&initiator.ip().octets());
@@ -34,7 +35,7 @@ impl Target {
         u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("it is longer"))
     }
 
-    /// Frames are requested.
+    /// An initiator requests frames.
     pub(super) fn on_read(&mut self, from: SocketAddrV4, read: &ChunkRead) {
         let to = read.reply_to.unwrap_or(from);
         let own = self.reading_place(&read.id);

@@ -80,7 +80,7 @@ impl Target {
         self.hear(now_ns, initiator(1), |out| frame.encode(out));
     }
 
-    /// The last answer; frames and reports are passed over.
+    /// The target's last answer; frames and reports are skipped.
     fn answered(&mut self) -> Option<Answer> {
         let sends = core::iter::from_fn(|| self.poll_transmit(0));
         let answers = sends.filter_map(|send| match Datagram::decode(&send.bytes) {
@@ -99,7 +99,7 @@ impl Target {
         reports.collect()
     }
 
-    /// All that the disk was asked for, and that it has finished a transfer.
+    /// Carries out all requests to the disk, and reports that it has finished a transfer.
     fn finish(&mut self, now_ns: u64, sequence: u64, end: End) -> (Vec<Storage>, Option<Answer>) {
         let asked = core::iter::from_fn(|| self.poll_storage()).collect();
         self.handle_storage(now_ns, StorageDone::Finished { op: op(sequence), end });
@@ -112,7 +112,7 @@ fn chosen(answer: Option<Answer>) -> Vec<Chosen> {
     vec![Chosen { place: PLACE, bid, left_ns, right_ns }]
 }
 
-/// Puts a chunk, to its end.
+/// Puts a chunk and completes its transfer.
 fn stored(target: &mut Target, now_ns: u64, sequence: u64, bytes: &[u8]) {
     let bid = chosen(target.put(now_ns, sequence, bytes));
     assert_eq!(target.accept(now_ns, sequence, chunk_id(bytes), bid), None);
@@ -147,7 +147,7 @@ fn chunk_is_bid_for_transferred_and_acknowledged_when_durable() {
     assert_eq!(asked.last(), Some(&Storage::Finish { op: op(1) }));
     assert_eq!(answer, Some(Answer::Stored { stamp: Round(2), process: 3 }));
     assert_eq!((target.promised_memory(), target.promised_disk(), target.under_way()), (0, 0, 0));
-    // It is there: no transfer, and a new stamp.
+    // The chunk exists: there is no transfer, only a new stamp.
     target.set_round(Round(5));
     assert_eq!(target.put(2 * MS, 3, &bytes), Some(Answer::Stored { stamp: Round(5), process: 3 }));
     assert_eq!(target.holdings.held[&id].stamp, Round(5));
@@ -186,11 +186,7 @@ fn accept_of_an_unknown_bid_or_by_another_initiator_is_refused() {
     let never = vec![Chosen { place: PLACE, bid: 99, left_ns: 0, right_ns: 9_000_000 }];
     assert_eq!(target.accept(0, 1, id, never.clone()), Some(Answer::Lapsed));
     let bid = chosen(target.put(0, 2, &bytes));
-    assert_eq!(
-        target.accept(0, 2, id, never),
-        Some(Answer::Lapsed),
-        "another bid than the one that was made"
-    );
+    assert_eq!(target.accept(0, 2, id, never), Some(Answer::Lapsed), "a bid that was not made");
     let accept = ChunkAccept { op: op(3), reply_to: None, version: VERSION, id, chosen: bid };
     target.put(0, 3, &bytes);
     target.hear(0, initiator(2), |out| accept.encode(out));
@@ -201,7 +197,7 @@ fn accept_of_an_unknown_bid_or_by_another_initiator_is_refused() {
     );
     let mut longer = chosen(target.put(0, 3, &bytes));
     longer[0].right_ns += 1;
-    assert_eq!(target.accept(0, 3, id, longer), Some(Answer::Lapsed), "longer than was promised");
+    assert_eq!(target.accept(0, 3, id, longer), Some(Answer::Lapsed), "a window longer than promised");
     assert_eq!((target.promised_memory(), target.promised_disk(), target.under_way()), (0, 0, 0));
 }
 
@@ -215,7 +211,7 @@ fn invalid_frames_are_counted_and_dropped() {
     target.frame(0, 1, 1, &bytes[..100]);
     target.frame(0, 9, 0, &bytes[..CHUNK_BYTES]);
     assert_eq!((target.counters.frames_refused, target.counters.frames), (4, 0));
-    assert_eq!(core::iter::from_fn(|| target.poll_storage()).count(), 1, "it has begun, and that is all");
+    assert_eq!(core::iter::from_fn(|| target.poll_storage()).count(), 1, "the transfer has only begun");
     target.handle_datagram(0, initiator(1), b"no datagram");
     assert_eq!(target.counters.malformed, 1);
 }
@@ -280,7 +276,7 @@ fn missing_frames_and_probes_are_reported() {
     target.accept(0, 1, chunk_id(&bytes), bid.clone());
     let part = |number: usize| &bytes[number * CHUNK_BYTES..][..CHUNK_BYTES];
     target.frame(0, 1, 0, part(0));
-    assert_eq!(target.reports(), [], "all is well");
+    assert_eq!(target.reports(), [], "nothing is missing");
     target.frame(0, 1, 3, part(3));
     target.handle_deadline(2 * MS);
     let reports = target.reports();
@@ -291,9 +287,9 @@ fn missing_frames_and_probes_are_reported() {
     let accept =
         ChunkAccept { op: op(1), reply_to: None, version: VERSION, id: chunk_id(&bytes), chosen: bid };
     target.hear(2 * MS + 2, initiator(1), |out| accept.encode(out));
-    assert_eq!(target.reports(), [], "frames that left before it may come behind it");
+    assert_eq!(target.reports(), [], "earlier frames may arrive after the probe");
     target.handle_deadline(3 * MS + 2);
-    assert_eq!(target.reports().len(), 1, "the accept once more asks");
+    assert_eq!(target.reports().len(), 1, "a repeated accept asks for a report");
 }
 
 #[test]
@@ -304,7 +300,7 @@ fn full_disk_is_answered() {
     let answers: Vec<_> =
         (1..=3).map(|number| target.request(0, number, ChunkId([number as u8; 32]), wanted)).collect();
     assert!(matches!(answers[..2], [Some(Answer::Bid { .. }), Some(Answer::Bid { .. })]));
-    assert_eq!(answers[2], Some(Answer::NoSpace), "what is promised is taken");
+    assert_eq!(answers[2], Some(Answer::NoSpace), "promised space is not free");
     target.handle_deadline(5 * MS);
     assert!(matches!(target.request(6 * MS, 4, ChunkId([4; 32]), wanted), Some(Answer::Bid { .. })));
 }
@@ -372,14 +368,14 @@ fn garbage_is_deleted_only_after_all_names_are_listed() {
     let contents: Vec<Vec<u8>> = (1..=4).map(|seed| content(seed, 500)).collect();
     (0..).zip(&contents).for_each(|(at, bytes)| stored(&mut target, at * 10 * MS, at, bytes));
     let [old, marked, confirmed, kept] = [0, 1, 2, 3].map(|at: usize| chunk_id(&contents[at]));
-    assert!(!target.mark(Round(3), &[marked]), "nobody has told of that round");
+    assert!(!target.mark(Round(3), &[marked]), "that round was not announced");
     target.set_round(Round(3));
     while !target.sweep(Round(3)) {}
-    assert_eq!(target.holdings.held.len(), 4, "their objects may get names yet");
+    assert_eq!(target.holdings.held.len(), 4, "their objects may still get names");
     target.set_round(Round(4));
     target.put(50 * MS, 20, &contents[2]);
     assert!(target.mark(Round(4), &[marked]) && target.mark(Round(4), &[marked, kept]));
-    assert!(!target.mark(Round(3), &[old]), "of a round that is over");
+    assert!(!target.mark(Round(3), &[old]), "the round is over");
     assert_eq!((target.holdings.held.len(), target.swept()), (4, Round(3)), "names are still listed");
     assert!(target.sweep(Round(3)) && target.holdings.held.len() == 4, "that round is over");
     while !target.sweep(Round(4)) {}
@@ -392,7 +388,7 @@ fn garbage_is_deleted_only_after_all_names_are_listed() {
         target.set_round(Round(round));
         while !target.sweep(Round(round)) {}
     }
-    assert!(target.holdings.held.is_empty(), "nobody needs anything");
+    assert!(target.holdings.held.is_empty(), "no chunk is needed");
 }
 
 #[test]

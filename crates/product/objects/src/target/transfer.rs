@@ -1,4 +1,5 @@
-//! A chunk on its way to this target: its frames, reports of what is missing, and its end on the disk.
+//! A chunk that is being received: its frames, reports of missing frames, and its completion by the
+//! disk.
 
 use super::Target;
 use super::interface::{End, Held, Storage};
@@ -14,11 +15,12 @@ use nicekv_transport::{Received, Receiver, Report, WINDOW_MAX};
 /// Memory for the whole chunk is promised, so the receiver takes its frames in any order.
 const _: () = assert!(frames_of(CHUNK_LENGTH_MAX) <= WINDOW_MAX);
 
-/// A probe may overtake frames that left before it: a switch takes longer to copy a frame for several hosts. What a probe
-/// finds missing counts as lost, so it reaches the receiver with this delay.
+/// A probe may overtake frames that were sent before it, because a switch takes longer to copy a
+/// frame for several hosts. Frames that are missing when the probe is processed count as lost, so
+/// it is processed with this delay.
 const PROBE_DELAY_NS: u64 = 1_000_000;
 
-/// See the module.
+/// A chunk that is being received.
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) id: ChunkId,
@@ -27,13 +29,13 @@ pub(super) struct Transfer {
     pub(super) initiator: SocketAddrV4,
     pub(super) holders: Vec<NodeId>,
     pub(super) receiver: Receiver,
-    /// Probes that were answered.
+    /// Number of probes that were answered.
     answered_probes: u32,
-    /// When the pending probe reaches the receiver; `u64::MAX`: none is pending.
+    /// When the pending probe is processed; `u64::MAX`: none is pending.
     probe_ns: u64,
-    /// Estimated time when it is durable.
+    /// Estimated time when the chunk is durable.
     until_ns: u64,
-    /// The chunk is complete, and the disk verifies it.
+    /// The chunk is complete, and the disk is verifying it.
     pub(super) is_ending: bool,
 }
 
@@ -84,7 +86,7 @@ impl Target {
     pub(super) fn on_frame(&mut self, now_ns: u64, frame: &Chunk<'_>) {
         let transfer = self.transfers.get_mut(&frame.op).filter(|transfer| !transfer.is_ending);
         let Some(transfer) = transfer else {
-            // Its transfer has expired or is complete.
+            // The frame's transfer has expired or is complete.
             self.counters.frames_refused += 1;
             return;
         };
@@ -100,12 +102,12 @@ impl Target {
                 self.holdings.storage.push_back(Storage::Write { op: frame.op, offset, bytes });
             }
             Received::Duplicate => self.counters.frames_known += 1,
-            // Not for the window, which is as long as the chunk.
+            // Never refused for lack of window: the window is as long as the chunk.
             Received::Refused(_) => self.counters.frames_refused += 1,
         }
         if transfer.receiver.is_complete() {
             transfer.is_ending = true;
-            // The link is free, and its memory counts as the disk's.
+            // The time on the link is free now, and the memory counts as the disk's queue.
             let was_promised = self.book.finish(transfer.bid);
             debug_assert!(was_promised.is_ok(), "{was_promised:?}");
             self.disk.queued(now_ns, transfer.bytes);
@@ -135,7 +137,7 @@ impl Target {
         let (id, bytes) = (transfer.id, transfer.bytes);
         self.disk.finished(now_ns, bytes);
         match end {
-            // The groups have changed, and the chunk belongs to another one.
+            // The groups have changed, and the chunk now belongs to another group.
             End::Whole if self.own_place(&id).is_none() => {
                 self.holdings.storage.push_back(Storage::Remove { id });
             }
@@ -167,7 +169,8 @@ impl Target {
         let Some(Transfer { id, initiator, .. }) = self.transfers.get(&op) else { return };
         let (id, to) = (*id, *initiator);
         let place = self.own_place(&id);
-        // A target that left the group answers too; the version of the map says that it does not count.
+        // A target that has left the group answers, too; by the map version the initiator knows
+        // that the answer does not count.
         self.answer(to, op, place.unwrap_or(u8::MAX), id, answer);
     }
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is to have the link, and who is chosen.
+//! Tests: which put may use the link, and which targets are chosen.
 
 use super::*;
 
@@ -17,11 +17,11 @@ fn one_put_at_a_time_uses_the_link() {
     let [Sent::Request(op, _)] = said[..] else { panic!("{said:?}") };
     (0..4).for_each(|place| tell(&mut initiator, 100_000, (op, id), place, WIDE));
     initiator.handle_deadline(MS / 2);
-    assert_eq!(request_count(&sent(&mut initiator, MS / 2)), 0, "the window is another's");
+    assert_eq!(request_count(&sent(&mut initiator, MS / 2)), 0, "another put has the turn");
     let frames = sent(&mut initiator, 2 * MS);
     assert_eq!((frames.len() as u32, request_count(&frames)), (frames_of(5_000), 0));
     let next_ns = initiator.next_deadline();
-    assert!(next_ns <= 2 * MS, "all has left, whether or not it is acknowledged: {next_ns}");
+    assert!(next_ns <= 2 * MS, "the turn ends when all frames are sent, acknowledged or not: {next_ns}");
     initiator.handle_deadline(2 * MS);
     assert_eq!(request_count(&sent(&mut initiator, 2 * MS)), 1);
     assert_eq!(initiator.under_way(), 2);
@@ -37,10 +37,15 @@ fn failed_negotiation_ends_the_turn() {
     let over_ns = initiator.next_deadline();
     assert_eq!(over_ns, Timing::DEFAULT.answers_ns);
     initiator.handle_deadline(over_ns);
-    assert_eq!(request_count(&sent(&mut initiator, over_ns)), 1, "the other's, while the first one pauses");
+    assert_eq!(
+        request_count(&sent(&mut initiator, over_ns)),
+        1,
+        "the other put has the turn while the first one pauses"
+    );
 }
 
-/// The targets chosen among four bids: window and disk time in milliseconds. An empty window is no bid.
+/// A mask of the targets chosen among four bids. Each bid is a window (start, end) and the disk
+/// time, in milliseconds; an empty window is no bid.
 fn chosen_of(bids: [(u64, u64, u64); 4]) -> u16 {
     let (mut initiator, bytes) = (multicast(), content(5_000));
     let id = chunk_id(&bytes);
@@ -62,18 +67,14 @@ fn bids_are_chosen_by_earliest_durability() {
     assert_eq!(
         chosen_of([(1, 900, 400), (1, 900, 1), (1, 900, 1), (300, 900, 1)]),
         0b1110,
-        "later, and yet first"
+        "a later window, but durable first"
     );
     assert_eq!(
         chosen_of([(1, 900, 400), (1, 900, 1), (1, 900, 1), (500, 900, 1)]),
         0b0111,
-        "a slow disk is sooner"
+        "even with a slow disk, durable first"
     );
-    assert_eq!(
-        chosen_of([(1, 900, 400), (1, 900, 1), (1, 900, 1), (1, 1, 1)]),
-        0b0111,
-        "there is nobody else"
-    );
+    assert_eq!(chosen_of([(1, 900, 400), (1, 900, 1), (1, 900, 1), (1, 1, 1)]), 0b0111, "no other bids");
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn unicast_put_continues_at_once_after_each_stored_copy() {
     let id = chunk_id(&bytes);
     initiator.put(0, id, bytes);
     let op = requested(&mut initiator, 0);
-    // Long enough for one.
+    // A window that is long enough for one target.
     let narrow = Answer::Bid { bid: 8, left_ns: MS, right_ns: MS + 200_000, disk_ns: MS };
     let refused = Answer::NotNow(MS);
     [narrow, refused, refused, refused]

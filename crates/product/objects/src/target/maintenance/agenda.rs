@@ -21,12 +21,12 @@ use nicekv_proto::chunk::ChunkId;
 #[derive(Clone, Copy, Debug)]
 struct Open {
     finding: Finding,
-    /// Times in a row that it was found.
+    /// How many times in a row it was found.
     times: u32,
     due_ns: u64,
 }
 
-/// See the module.
+/// The chunks to check, and when.
 #[derive(Clone, Debug)]
 pub(super) struct Agenda {
     pass_ns: u64,
@@ -62,7 +62,7 @@ impl Agenda {
 
     /// Starts a new pass, with these chunks first.
     pub(super) fn begin_anew(&mut self, now_ns: u64, first: impl Iterator<Item = (ChunkId, Finding)>) {
-        // An interrupted reading pass is made up for.
+        // An interrupted reading pass is repeated.
         let is_broken_off = self.reads && (self.next.is_some() || self.is_ending);
         self.reads = is_broken_off;
         if self.reads_since_ns.is_none_or(|since_ns| since_ns.saturating_add(self.pass_ns) <= now_ns) {
@@ -88,8 +88,8 @@ impl Agenda {
         }
         let from = self.next?;
         let mut ids = held.range((from, Bound::Unbounded)).map(|(id, _)| *id);
-        // Open chunks are checked when they are due. A reading pass reads them too: they may stay open for long, and be
-        // damaged meanwhile.
+        // Open chunks are checked when they are due. A reading pass reads them, too, because they
+        // may stay open for long, and become damaged meanwhile.
         let id = ids.find(|id| self.reads || !self.open.contains_key(id));
         self.next = id.map(Bound::Excluded);
         self.is_ending = id.is_none();
@@ -119,7 +119,8 @@ impl Agenda {
         self.begun_ns.saturating_add(self.pass_ns)
     }
 
-    /// No chunk of the pass is being checked: the pass is over if it has reached its end.
+    /// Called when no chunk of the pass is being checked: the pass is over if it has reached its
+    /// end.
     pub(super) fn end_pass(&mut self) {
         self.passes += u64::from(core::mem::take(&mut self.is_ending));
     }
@@ -128,7 +129,8 @@ impl Agenda {
         self.passes
     }
 
-    /// Notes a finding: the chunk is checked again at `due_ns`. Returns how many times in a row it was found.
+    /// Records a finding: the chunk will be checked again at `due_ns`. Returns how many times in a
+    /// row it was found.
     pub(super) fn note(&mut self, id: &ChunkId, finding: Finding, due_ns: u64) -> u32 {
         let known = self.open.get(id).copied();
         if let Some(known) = known {
@@ -151,7 +153,7 @@ impl Agenda {
         self.due.insert((due_ns, *id));
     }
 
-    /// The chunk is as it should be, or no longer held.
+    /// The chunk needs no further check: nothing is wrong with it, or it is no longer held.
     pub(super) fn settle(&mut self, id: &ChunkId) {
         if let Some(known) = self.open.remove(id) {
             self.due.remove(&(known.due_ns, *id));
@@ -190,12 +192,16 @@ mod tests {
         agenda.begin_anew(10, [].into_iter());
         let all: Vec<_> = core::iter::from_fn(|| agenda.next(10, &held)).collect();
         assert_eq!(all, [(id(3), true), (id(7), true), (id(9), true)]);
-        assert_eq!((agenda.next_ns(), agenda.passes()), (u64::MAX, 0), "they are being checked");
+        assert_eq!(
+            (agenda.next_ns(), agenda.passes()),
+            (u64::MAX, 0),
+            "its last chunks are still being checked"
+        );
         agenda.end_pass();
         assert_eq!((agenda.next_ns(), agenda.passes()), (110, 1));
         assert_eq!((agenda.next(109, &held), agenda.next(110, &held)), (None, Some((id(3), true))));
         agenda.end_pass();
-        assert_eq!(agenda.passes(), 1, "it has just begun");
+        assert_eq!(agenda.passes(), 1, "the next pass has just begun");
     }
 
     #[test]
@@ -207,17 +213,17 @@ mod tests {
             agenda.reads()
         };
         agenda.begin_anew(10, [].into_iter());
-        assert!(all(&mut agenda, 10), "nobody knows what has become of it before");
+        assert!(all(&mut agenda, 10), "the first pass reads, because damage before the start is unknown");
         agenda.begin_anew(60, [].into_iter());
         assert!(!all(&mut agenda, 60));
         agenda.begin_anew(110, [].into_iter());
-        assert!(agenda.reads(), "it is time, however often groups are others");
+        assert!(agenda.reads(), "reading is due, however often the map changes");
         agenda.next(110, &held);
         agenda.begin_anew(120, [].into_iter());
-        assert!(all(&mut agenda, 120), "it was broken off");
+        assert!(all(&mut agenda, 120), "the interrupted reading pass is repeated");
         agenda.begin_anew(130, [].into_iter());
         assert!(!all(&mut agenda, 130));
-        assert!(all(&mut agenda, 230), "by its time");
+        assert!(all(&mut agenda, 230), "a reading pass is due again");
     }
 
     #[test]

@@ -5,20 +5,21 @@ use nicekv_proto::NodeId;
 use nicekv_proto::chunk::ChunkId;
 use nicekv_proto::placement::rendezvous_rank;
 
-/// A chunk is not as it should be, or may not be.
+/// Something is wrong with a chunk, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// A holder was removed; the chunk was not checked since.
+    /// A holder was removed, and the chunk was not checked since.
     Unseen,
-    /// This target is not in its group (any more).
+    /// This target is not, or no longer, in the chunk's group.
     Away,
-    /// A target that may hold it is silent.
+    /// A target that may hold the chunk is silent.
     Unsure,
-    /// It has too few holders, but may be garbage: the next round of collection decides.
+    /// The chunk has too few holders, but may be garbage: the next round of collection decides.
     Undecided,
-    /// It has too few holders; whether this target is the first of them, and so puts it again.
+    /// The chunk has too few holders. `is_first`: this target is the first of them, and so puts it
+    /// again.
     Lacking { is_first: bool },
-    /// It has enough holders that are before this target.
+    /// Enough other holders rank before this target.
     Surplus,
 }
 
@@ -70,7 +71,7 @@ mod tests {
         );
         assert_eq!(of(0, 0b0010, 0b0111), Some(Finding::Unsure));
         assert_eq!(of(0b0011, 0, 0b0111), Some(Finding::Surplus));
-        assert_eq!(of(0b0011, 0, 0b0101), None, "one of them ranks behind");
+        assert_eq!(of(0b0011, 0, 0b0101), None, "only one of the other holders ranks before it");
         let of_three = |held: u16, better| finding(3, Holders { held: held | own, silent: 0, better });
         assert_eq!(of_three(0b0001, 0b0001), Some(Finding::Lacking { is_first: false }));
         assert_eq!(of_three(0b0001, 0b0010), Some(Finding::Lacking { is_first: true }));

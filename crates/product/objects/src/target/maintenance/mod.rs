@@ -45,15 +45,16 @@ use nicekv_proto::{Datagram, NodeId, OpId};
 use pace::Pace;
 use silent_targets::SilentTargets;
 
-/// A finding is acted on when it was made this many times in a row.
+/// Maintenance acts on a finding only when it was made this many times in a row.
 const FINDINGS_MIN: u32 = 3;
-/// Pauses before the next check of a chunk that could not be mended, or that another target will mend.
+/// A chunk that could not be repaired, or that another target will repair, is checked again after
+/// this many pauses.
 const LATER: u64 = 4;
 
-/// What the map says of a chunk.
+/// Where a chunk belongs, by the map.
 struct Place {
     group: Group,
-    /// Place of this target in the group.
+    /// Place of this target in the chunk's group, if it is a member.
     own: Option<u8>,
     /// The chunk's slot moves.
     is_moving: bool,
@@ -66,18 +67,18 @@ impl Place {
     }
 }
 
-/// What is being done with a chunk.
+/// What maintenance is doing with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It is read and verified.
+    /// The chunk is read and verified.
     Scrubbing,
     /// Its holders are counted.
     Counting(Handle),
-    /// It is read to be put.
+    /// The chunk is read, to be put again.
     Fetching,
-    /// It is put.
+    /// The chunk is put again.
     Putting(Handle),
-    /// Targets before this one are asked to confirm it.
+    /// Targets that rank before this one are asked to confirm the chunk.
     Confirming(Handle),
 }
 
@@ -88,7 +89,7 @@ struct Job {
     step: Step,
 }
 
-/// What maintenance may use and change of its target.
+/// The parts of the target that maintenance may use and change.
 pub(super) struct Context<'a> {
     pub(super) node: NodeId,
     pub(super) map: &'a Map,
@@ -97,7 +98,7 @@ pub(super) struct Context<'a> {
     pub(super) counters: &'a mut TargetCounters,
 }
 
-/// See the module.
+/// The maintenance of a target.
 #[derive(Clone, Debug)]
 pub(super) struct Maintenance {
     config: MaintenanceConfig,
@@ -106,7 +107,7 @@ pub(super) struct Maintenance {
     pace: Pace,
     silent_targets: SilentTargets,
     jobs: Vec<Job>,
-    /// Chunks of other groups that not enough members have confirmed since the map changed.
+    /// Chunks of other groups that too few members of these have confirmed since the map changed.
     away: BTreeSet<ChunkId>,
 }
 
@@ -192,12 +193,12 @@ impl Maintenance {
         }
     }
 
-    /// An answer to a request of its initiator.
+    /// Handles an answer to a request of its initiator.
     pub(super) fn on_answer(&mut self, now_ns: u64, op: OpId, datagram: &Datagram<'_>) {
         self.initiator.handle(now_ns, op, datagram);
     }
 
-    /// Continues with what has ended, and begins what is next.
+    /// Continues with jobs whose step has ended, and begins new ones.
     pub(super) fn run(&mut self, now_ns: u64, context: &mut Context<'_>) {
         if self.initiator.next_deadline() <= now_ns {
             self.initiator.handle_deadline(now_ns);
@@ -206,7 +207,8 @@ impl Maintenance {
             match event {
                 Event::Put(handle, result) => self.on_put(now_ns, handle, result, context),
                 Event::Counted(handle, counted) => self.on_counted(now_ns, handle, &counted, context),
-                // It gets no chunks, and the target learns of new maps otherwise.
+                // This initiator never gets chunks, and the target learns of new maps in another
+                // way.
                 Event::Got(..) | Event::NewerMap(_) => {}
             }
         }
@@ -222,7 +224,8 @@ impl Maintenance {
     fn begin(&mut self, now_ns: u64, id: ChunkId, is_of_pass: bool, context: &mut Context<'_>) {
         let Some(held) = context.holdings.held.get(&id) else { return self.forget(&id) };
         if self.jobs.iter().any(|job| job.id == id) {
-            // The last check takes longer than the pause. A pass continues without it.
+            // If the last check takes longer than the pause between passes, the next pass begins
+            // without it.
             if !is_of_pass {
                 self.agenda.postpone(&id, now_ns.saturating_add(self.config.again_ns));
             }
@@ -288,10 +291,10 @@ impl Maintenance {
         }
         let place = Place::of(context.map, &id, context.node);
         match (job.step, place.own) {
-            // It is undamaged. Maintenance decides about it when it is due.
+            // The chunk is undamaged, but has an open finding, which is acted on when it is due.
             (Step::Scrubbing, _) if job.is_of_pass && self.agenda.finding(&id).is_some() => {}
             (Step::Scrubbing, Some(_)) => self.count(now_ns, job, &place),
-            // It was put by this map, and is kept until the slot has moved.
+            // The chunk was put to its group by this map, and is kept until the slot has moved.
             (Step::Scrubbing, None) if place.is_moving && !self.away.contains(&id) => self.agenda.settle(&id),
             (_, own) => self.put(now_ns, job, bytes, own),
         }
@@ -320,7 +323,7 @@ impl Maintenance {
         held.holders.clone_from(&placed.holders);
         self.away.remove(&id);
         let place = Place::of(context.map, &id, context.node);
-        // A copy with a later stamp stays: a manifest may rely on it (P7).
+        // A copy with a later stamp is kept, because a manifest may rely on it (P7).
         if place.own.is_some() || place.is_moving {
             self.agenda.settle(&id);
         } else if placed.stamp >= held.stamp {
@@ -365,7 +368,8 @@ impl Maintenance {
             better: better(&place.group, &id, context.node),
         };
         let undecided = held.is_undecided(context.round);
-        // It may still get a name; the next round decides. Put again in every round it would stay for ever.
+        // The chunk may still get a name; the next round decides. If it were put again in every
+        // round, it would never be collected.
         let waits_for_name = undecided && held.stamp.0 + 1 >= context.round.0;
         let found = finding(copies, of);
         let Some(found) = found.filter(|found| *found != Finding::Surplus || !place.is_moving) else {

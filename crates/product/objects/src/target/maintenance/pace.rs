@@ -1,8 +1,8 @@
-//! The pace of maintenance: a small share of disk and network.
+//! Limits maintenance to a small share of disk and network.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// See the module.
+/// The pace of checks.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     chunk_ns: u64,
@@ -21,7 +21,7 @@ impl Pace {
         self.next_ns
     }
 
-    /// A chunk is checked, for which `bytes` are read or sent.
+    /// Accounts for a check that reads or sends `bytes`.
     pub(super) fn charge(&mut self, now_ns: u64, bytes: u64) {
         let bytes_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.bytes_per_second);
         self.next_ns = self.next_ns.max(now_ns).saturating_add(self.chunk_ns.max(bytes_ns as u64));
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(pace.next_ns(), 5 + 10_000_000);
         pace.charge(5, 50_000);
         assert_eq!(pace.next_ns(), 5 + 60_000_000);
-        // Idle time is not saved up.
+        // Idle time is not accumulated.
         pace.charge(SECOND_NS, 0);
         assert_eq!(pace.next_ns(), SECOND_NS + 10_000_000);
     }

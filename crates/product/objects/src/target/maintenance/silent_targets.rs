@@ -1,7 +1,8 @@
 //! Targets that have not answered for long.
 //!
-//! A request or its answer may be lost, and a restarting process is back soon: chunks are not put again for that. A target
-//! that is silent for longer no longer counts as a holder. If it returns there is one copy too many for a while.
+//! A request or its answer may be lost, and a restarting process soon returns, so chunks are not
+//! put again for a short silence. A target that is silent for longer no longer counts as a holder.
+//! If it returns, there is one copy too many for a while.
 
 use alloc::collections::BTreeMap;
 use nicekv_proto::NodeId;
@@ -15,7 +16,7 @@ struct Silence {
     requests: u32,
 }
 
-/// See the module.
+/// The silent targets, and since when they are silent.
 #[derive(Clone, Debug)]
 pub(super) struct SilentTargets {
     timeout_ns: u64,
@@ -27,7 +28,7 @@ impl SilentTargets {
         Self { timeout_ns, targets: BTreeMap::new() }
     }
 
-    /// A request to a target has ended.
+    /// Records how a request to a target has ended.
     pub(super) fn note(&mut self, now_ns: u64, node: NodeId, is_silent: bool) {
         if is_silent {
             self.targets.entry(node).or_insert(Silence { since_ns: now_ns, requests: 0 }).requests += 1;
@@ -43,7 +44,7 @@ impl SilentTargets {
         })
     }
 
-    /// The map has changed: forgets targets that are in no group.
+    /// After a change of the map: forgets targets that are no longer in any group.
     pub(super) fn retain(&mut self, is_there: impl Fn(NodeId) -> bool) {
         self.targets.retain(|node, _| is_there(*node));
     }
@@ -58,7 +59,7 @@ mod tests {
         let (mut silent, node) = (SilentTargets::new(100), NodeId(3));
         silent.note(10, node, true);
         silent.note(500, node, true);
-        assert!(!silent.is_gone(500, node), "two may have been lost");
+        assert!(!silent.is_gone(500, node), "two requests may have been lost");
         silent.note(600, node, true);
         assert!(silent.is_gone(600, node) && !silent.is_gone(600, NodeId(4)));
         silent.note(700, node, false);

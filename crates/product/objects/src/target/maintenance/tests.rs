@@ -1,4 +1,5 @@
-//! A few targets wired to each other: datagrams arrive at once, and disks take no time.
+//! Tests with a few targets that are wired to each other: datagrams arrive at once, and disks take
+//! no time.
 
 use super::*;
 use crate::Target;
@@ -35,7 +36,7 @@ fn content(seed: u8) -> Vec<u8> {
     (0..3_000).map(|at| (at as u8).wrapping_mul(17) ^ seed).collect()
 }
 
-/// A chunk of a slot, by the first byte of its id, and who of some nodes are first for it.
+/// These nodes in the order in which they rank for a chunk.
 fn ranked(id: &ChunkId, nodes: &[u16]) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
     nodes.sort_by_key(|node| rendezvous_rank(&id.0, *node));
@@ -56,7 +57,8 @@ fn map(version: u32, layout: Layout, before: Option<Layout>) -> Map {
 }
 
 impl Cluster {
-    /// All slots are of the first group. Each of these has the chunk on its disk.
+    /// A cluster in which all slots belong to the first group, and each of `holders` has the chunk
+    /// on its disk.
     fn new(bytes: &[u8], holders: &[NodeId]) -> Self {
         let id = chunk_id_of(bytes);
         let mut cluster = Self {
@@ -95,7 +97,7 @@ impl Cluster {
             if next_ns > end_ns {
                 break;
             }
-            // Two things are never at the very same time.
+            // Events never happen at exactly the same time.
             self.now_ns = next_ns.max(self.now_ns + 1_000);
             let now_ns = self.now_ns;
             self.targets.values_mut().for_each(|target| target.handle_deadline(now_ns));
@@ -103,7 +105,7 @@ impl Cluster {
         self.now_ns = end_ns;
     }
 
-    /// Whether there was something.
+    /// Carries out the target's pending output. Returns whether there was any.
     fn drain(&mut self, node: NodeId) -> bool {
         let now_ns = self.now_ns;
         let target = self.targets.get_mut(&node).unwrap();
@@ -130,7 +132,7 @@ impl Cluster {
         true
     }
 
-    /// Targets with an undamaged copy on disk.
+    /// Targets that have an undamaged copy on disk.
     fn holders(&self, id: &ChunkId) -> Vec<NodeId> {
         let has = |disk: &Disk| {
             let whole = disk.chunks.get(id).filter(|_| !disk.damaged.contains(id));
@@ -203,7 +205,8 @@ impl Disk {
     }
 }
 
-/// A cluster whose chunk lies at those that are first for it, from the `skipped`th on.
+/// A cluster whose chunk is held by the targets that rank first for it, beginning with number
+/// `skipped`.
 fn at_first(skipped: usize, copies: usize) -> (Cluster, ChunkId, Vec<NodeId>) {
     let bytes = content(7);
     let id = chunk_id_of(&bytes);
@@ -233,7 +236,7 @@ fn first_remaining_holder_puts_again_what_a_removed_target_held() {
     cluster.disks.insert(lost, Disk::default());
     let rest: Vec<u16> = FIRST_GROUP.into_iter().filter(|node| NodeId(*node) != lost).collect();
     cluster.set_map(map(2, layout(&rest, 0), None));
-    assert_eq!(cluster.targets[&order[1]].progress().unsettled, 1, "who was to hold it is gone");
+    assert_eq!(cluster.targets[&order[1]].progress().unsettled, 1, "a target that was to hold it is gone");
     cluster.run(15);
     assert_eq!(cluster.lacking(), 1);
     cluster.run(100);
@@ -251,7 +254,7 @@ fn silent_target_is_waited_for_and_a_surplus_copy_is_dropped_on_its_return() {
     let (mut cluster, id, order) = at_first(0, 2);
     cluster.silent.insert(order[0]);
     cluster.run(450);
-    assert_eq!(cluster.sum(|target| target.counters.put_again), 0, "it may be back soon");
+    assert_eq!(cluster.sum(|target| target.counters.put_again), 0, "the silent target may return soon");
     assert_eq!(cluster.targets[&order[1]].progress().unsettled, 1);
     cluster.run(1_000);
     assert_eq!(cluster.sum(|target| target.counters.put_again), 1);
@@ -260,7 +263,7 @@ fn silent_target_is_waited_for_and_a_surplus_copy_is_dropped_on_its_return() {
     cluster.run(1_000);
     let mut holders = cluster.holders(&id);
     holders.sort_by_key(|node| rendezvous_rank(&id.0, *node));
-    assert_eq!(holders, order[..2], "those that are first keep it");
+    assert_eq!(holders, order[..2], "the targets that rank first keep it");
     assert_eq!(cluster.sum(|target| target.counters.surplus), 1);
 }
 
@@ -268,7 +271,7 @@ fn silent_target_is_waited_for_and_a_surplus_copy_is_dropped_on_its_return() {
 fn damaged_copy_is_found_and_replaced() {
     let (mut cluster, id, order) = at_first(0, 2);
     cluster.disks.get_mut(&order[0]).unwrap().damaged.insert(id);
-    // Another is what it is no more, though the disk does not notice.
+    // A bit of another copy flips, which the disk does not notice.
     cluster.run(1);
     assert_eq!((cluster.targets[&order[0]].counters.damaged, cluster.holders(&id).len()), (1, 1));
     cluster.run(500);
@@ -283,7 +286,7 @@ fn damaged_copy_is_found_and_replaced() {
 #[test]
 fn copy_is_kept_while_the_other_stamps_are_older() {
     let (mut cluster, id, order) = at_first(0, 3);
-    // The third one knows of a newer round, and somebody has had the chunk confirmed there.
+    // The third target knows a newer round, in which somebody has confirmed the chunk.
     let third = cluster.targets.get_mut(&order[2]).unwrap();
     third.set_round(Round(6));
     third.holdings.held.get_mut(&id).unwrap().stamp = Round(6);
@@ -311,14 +314,14 @@ fn undecided_chunk_is_not_put_again() {
     assert_eq!(
         (cluster.holders(&id).len(), cluster.lacking(), said.undecided),
         (1, 0, 1),
-        "it may get a name yet"
+        "the chunk may still get a name"
     );
-    assert_eq!(said.unsettled, 0, "which is nothing to wait for");
+    assert_eq!(said.unsettled, 0, "undecided chunks do not count as unsettled");
     let holder = cluster.targets.get_mut(&order[0]).unwrap();
     assert!(holder.mark(Round(6), &[id]));
     holder.set_round(Round(7));
     cluster.run(1_000);
-    assert_eq!(cluster.holders(&id).len(), 1, "not decided in that round");
+    assert_eq!(cluster.holders(&id).len(), 1, "the round has not decided about it");
     assert!(cluster.targets.get_mut(&order[0]).unwrap().mark(Round(7), &[id]));
     cluster.set_map(map(2, layout(&FIRST_GROUP, 0), None));
     cluster.run(1_000);
@@ -335,7 +338,7 @@ fn chunks_of_a_moving_slot_are_put_to_the_new_group_and_kept_until_it_has_moved(
     cluster.set_map(map(2, now.clone(), Some(before)));
     cluster.run(3_000);
     let moved = |cluster: &Cluster| order.iter().all(|node| cluster.targets[node].progress().has_moved);
-    assert!(!moved(&cluster), "nobody there has said that it has it");
+    assert!(!moved(&cluster), "no member of the new group has confirmed it");
     assert_eq!(cluster.targets[&order[0]].progress().unsettled, 1);
     cluster.silent.clear();
     cluster.run(15_000);
@@ -345,7 +348,7 @@ fn chunks_of_a_moving_slot_are_put_to_the_new_group_and_kept_until_it_has_moved(
     assert_eq!(
         (inside(&cluster), cluster.holders(&id).len()),
         (COPIES, 2 * COPIES),
-        "readers ask there still"
+        "readers still ask the former members"
     );
     cluster.set_map(map(3, now, None));
     cluster.run(1_000);
@@ -370,7 +373,7 @@ fn pace_bounds_checks() {
         while let Some(request) = target.poll_storage() {
             let Storage::Read { bytes, .. } = request else { continue };
             reads += 1;
-            // A damaged copy is handled at once.
+            // A damaged copy is handled at once, whatever the pace.
             target.handle_storage(ms * MS, StorageDone::Read { bytes: (bytes == 3_000).then(|| content(7)) });
         }
     }

@@ -5,12 +5,12 @@ fn every_bid_is_counted_once_when_made_and_once_when_ended() {
     let mut target = target();
     let contents: Vec<Vec<u8>> = (1..=5).map(|seed| content(seed, 2_000)).collect();
     stored(&mut target, 0, 1, &contents[0]);
-    // It is here: no bid. While another one comes neither.
+    // The chunk is held: no bid. While another chunk is arriving, there is no bid for that either.
     target.put(10 * MS, 2, &contents[0]);
     let bid = chosen(target.put(10 * MS, 3, &contents[1]));
     target.accept(10 * MS, 3, chunk_id(&contents[1]), bid);
     target.put(10 * MS, 4, &contents[1]);
-    // Other targets are chosen; no target is; a duplicate request gets the same bid.
+    // The initiator chooses other targets, or none; a duplicate request gets the same bid.
     target.put(10 * MS, 5, &contents[2]);
     target.accept(10 * MS, 5, chunk_id(&contents[2]), vec![]);
     target.put(10 * MS, 6, &contents[3]);
@@ -67,7 +67,7 @@ fn round_is_announced_then_listed_then_swept() {
     });
     let of = |target: &Target| (target.usage().round, target.usage().listed, target.usage().swept);
     assert_eq!(of(&target), (Round(2), Round(0), Round(0)));
-    assert!(!target.sweep(Round(2)), "not all was looked at");
+    assert!(!target.sweep(Round(2)), "not all chunks were examined");
     assert_eq!(of(&target), (Round(2), Round(2), Round(0)));
     while !target.sweep(Round(2)) {}
     target.set_round(Round(3));

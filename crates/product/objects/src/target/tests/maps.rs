@@ -3,7 +3,7 @@
 use super::*;
 use crate::map::Layout;
 
-/// The target is in the second group now; all slots are of the group of that number.
+/// A map in which the target is in the second group, and all slots belong to group `slots_of`.
 fn next_map(slots_of: u8, before: Option<Layout>) -> Map {
     let groups = vec![
         Group::new(&[NodeId(3), NodeId(5), NodeId(6)]).unwrap(),
@@ -55,12 +55,12 @@ fn transfer_that_ends_at_a_former_member_is_not_kept() {
     let bid = chosen(target.put(0, 1, &bytes));
     target.accept(0, 1, id, bid);
     target.frame(5, 1, 0, &bytes);
-    // All of it is with the disk already.
+    // The disk has all of the chunk already.
     target.set_map(10, next_map(0, None));
     target.handle_storage(30, StorageDone::Finished { op: op(1), end: End::Whole });
     assert_eq!((target.holdings.held.len(), target.under_way(), target.promised_disk()), (0, 0, 0));
     assert_eq!(asked(&mut target).last(), Some(&Storage::Remove { id }));
-    assert_eq!(target.answered(), None, "it is not said to be stored");
+    assert_eq!(target.answered(), None, "the target does not acknowledge it");
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn former_member_is_read_under_its_present_place_while_the_slot_moves() {
     };
     target.set_map(9 * MS, next_map(0, Some(before)));
     let Some((place, Answer::Held { token, .. })) = ask(&mut target, Wanted::Get) else { panic!("not held") };
-    assert_eq!(place, 2, "in the group that it is in now");
+    assert_eq!(place, 2, "its place in its current group");
     let put = Wanted::Put { bytes: 1_000, earliest_ns: 0, except: 0 };
-    assert_eq!(ask(&mut target, put), None, "nothing is put to it");
+    assert_eq!(ask(&mut target, put), None, "a former member takes no puts");
     let read = ChunkRead { op: op(9), reply_to: None, version, id, token, first: 0, count: 1 };
     asked(&mut target);
     target.hear(10 * MS, initiator(1), |out| read.encode(out));
     assert_eq!(asked(&mut target), [Storage::Read { id, offset: 0, bytes: 1_000 }]);
-    // Names need what they need wherever it is.
+    // Marks protect chunks wherever they are held.
     target.set_round(Round(3));
     assert!(target.mark(Round(3), &[id]));
     while !target.sweep(Round(3)) {}
