@@ -2,8 +2,8 @@
 //! and a lock.
 //!
 //! ```text
-//!   nicekv-format              one `name value` a line, replaced as a whole (temporary file, force, rename,
-//!     format 3                 force of the directory)
+//!   nicekv-format              one `name value` a line, replaced as a whole (temporary file, fsync, rename,
+//!     format 3                 fsync of the directory)
 //!     cluster 00000000000000000000000000c0ffee
 //!     storage 0000000000000000000000000000beef
 //!     checksum 0badcafe        CRC32C of the lines above and below it

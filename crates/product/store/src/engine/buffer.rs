@@ -20,7 +20,7 @@ use hashbrown::{HashMap, HashTable};
 
 /// New keys of a partition that are sorted together.
 const RUN_KEYS: usize = 1_024;
-/// Size of a memory piece; a longer entry gets a piece of its own.
+/// Size of a memory piece; a longer entry gets a separate piece.
 const PIECE_BYTES: usize = 256 << 10;
 /// Stands for the length of a removed value.
 const REMOVED: u32 = u32::MAX;
@@ -31,7 +31,7 @@ pub(super) type Write<'a> = (&'a [u8], Option<&'a [u8]>);
 /// Writes in key order.
 pub(super) type Sequence<'a> = Box<dyn Iterator<Item = Write<'a>> + 'a>;
 
-/// See the module. Hashes are computed by the caller.
+/// The write buffer. Callers compute the hashes of keys.
 #[derive(Default)]
 pub(super) struct Buffer {
     partitions: HashMap<u32, Partition, RandomState>,

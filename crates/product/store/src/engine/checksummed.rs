@@ -1,6 +1,6 @@
-//! A checksum of our own for every value, so that a bit flipped in the library, page cache or disk
-//! is never served (docs/FAULTS.md row 10). It includes partition and key: a value stored under
-//! another key is as wrong.
+//! Adds a checksum to every value, so that a bit that flips in the library, the page cache or the
+//! disk is never served (docs/FAULTS.md row 10). It includes partition and key, because a value
+//! that is stored under another key is just as wrong.
 
 use super::{Engine, EngineSync, ScanPage};
 use crate::{Result, StoreError};

@@ -10,7 +10,7 @@
 //! ```text
 //!   node thread                     engine thread
 //!   put ─▶ fresh (newest per key)
-//!   sync_begin: hand it over ────▶  insert into the tree, write a table, force, list  ─▶ synced()
+//!   sync_begin: hand it over ────▶  insert into the tree, write a table, sync, list  ─▶ synced()
 //!                                   compact while it pays; merge all when much is removed
 //!   get ─▶ fresh, handed over, tree
 //! ```

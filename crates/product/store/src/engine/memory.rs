@@ -101,7 +101,7 @@ impl Partition {
         let (mut bytes, mut count) = (0, 0);
         let mut found: [Option<&Entry>; TOGETHER_MAX] = [None; TOGETHER_MAX];
         loop {
-            // About as many as there is room for.
+            // About as many entries as there is room for.
             let left = bytes_max.saturating_sub(bytes);
             let likely = left / bytes.checked_div(count).unwrap_or(ENTRY_BYTES_GUESS).max(1) + 1;
             let mut asked: [(u32, &[u8]); TOGETHER_MAX] = [(0, &[]); TOGETHER_MAX];
@@ -264,6 +264,10 @@ mod tests {
         let mut small = Entry::new(0, b"key", &[1; 200]);
         let capacity = small.bytes.capacity();
         small.set_value(&[]);
-        assert_eq!((small.bytes.capacity(), small.value()), (capacity, &[][..]), "not worth the while");
+        assert_eq!(
+            (small.bytes.capacity(), small.value()),
+            (capacity, &[][..]),
+            "too little memory is unused to shrink"
+        );
     }
 }

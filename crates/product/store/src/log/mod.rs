@@ -228,7 +228,7 @@ impl Log {
         }
     }
 
-    /// Only after a full disk does the log stay usable.
+    /// Makes a failure permanent, except for a full disk, after which the log stays usable.
     fn permanent(&self, error: StoreError) -> StoreError {
         if error.is_out_of_space() { error } else { self.shared.fail(&error) }
     }

@@ -1,13 +1,14 @@
 //! The segment being written, with zeros ahead of its records.
 //!
 //! ```text
-//!   header │ records … │ 0 0 0 0 0 0 0 │            a write that fits replaces zeros: its force has data to write, no
-//!          └── bytes ──┘               │            length and no extents, which the file system would commit besides
-//!          └───────── zeroed ──────────┘            one that does not takes the next piece of zeros with it
+//!   header │ records … │ 0 0 0 0 0 0 0 │            a write that fits replaces zeros: its sync writes data only, but no
+//!          └── bytes ──┘               │            length and no extents, which would need a file system commit
+//!          └───────── zeroed ──────────┘            a write that does not fit appends the next piece of zeros, too
 //! ```
 //!
-//! Zeros are written, not only allocated, since the first sync of an allocated block has to commit
-//! that it is in use. Old segments are never reused: their content must leave the disk.
+//! Zeros are written, not only allocated, because the first sync of an allocated block has to
+//! commit that the block is in use. Old segments are never reused: their content must leave the
+//! disk.
 
 use super::{
     LogIdentity, LogPosition,
@@ -17,8 +18,8 @@ use super::{
 use crate::{Result, StoreError, error::is_out_of_space, files::StoreFile};
 use std::{io, sync::Arc};
 
-/// A write above this part of a piece adds no zeros: it is large enough to justify a file system
-/// commit by itself.
+/// A write larger than this part (1/N) of a piece adds no zeros: it is worth a file system commit
+/// by itself.
 const SMALL_PART: usize = 4;
 
 pub(super) struct Segment {

@@ -97,7 +97,7 @@ impl Shared {
         locked(&self.state).directory_changed = true;
     }
 
-    /// See [`super::Log::sync_first`].
+    /// Sets the dependency: see [`super::Log::sync_first`].
     pub(super) fn set_first(&self, first: Arc<dyn SyncFirst>) {
         locked(&self.state).first = Some(first);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   segment 3  │ dead │ A │ dead │ B │ dead │          1. A, B are verified, copied, finished; readers are led to the copies
-//!                       └──────┐   └────┐              2. the copies are forced
+//!                       └──────┐   └────┐              2. the copies are synced
 //!   current    │ C │ D │ ····· │ A │ E │ B │           3. segment 3 is removed
 //! ```
 //!
@@ -14,9 +14,9 @@ use super::{BLOCK_BYTES, Values, format::Extent, pinned::Pinned, segments::Segme
 use crate::Result;
 use nicekv_proto::OpId;
 
-/// A segment is compacted when less than this part of it is alive.
+/// A segment is compacted when less than this part (1/N) of it is alive.
 const LIVE_PART: u64 = 2;
-/// While space is short, a segment is compacted when more than this part of it is dead.
+/// While space is short, a segment is compacted when more than this part (1/N) of it is dead.
 const DEAD_PART: u64 = 8;
 
 pub(super) struct Compaction {
@@ -113,7 +113,7 @@ impl Values {
         }
     }
 
-    /// Returns whether all values are copied. After an error it may be called again.
+    /// Copies some values. Returns whether all are copied. After an error it may be called again.
     fn copy_some(&mut self, compaction: &mut Compaction, bytes_max: u64) -> Result<bool> {
         let (mut bytes, mut block) = (0, Vec::new());
         while bytes < bytes_max.max(1) {

@@ -11,10 +11,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Most segments kept open for later use; readers and writers hold further ones.
+/// Maximum segments kept open for later use; readers and writers may hold more.
 pub const OPEN_SEGMENTS_MAX: usize = 16;
 
-/// An open segment. Holders can go on reading after it is removed.
+/// An open segment. Its holders can read it even after it is removed.
 pub(super) struct ValueFile {
     file: Arc<dyn StoreFile>,
     path: PathBuf,

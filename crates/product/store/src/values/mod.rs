@@ -89,7 +89,7 @@ pub struct ValueStatistics {
 struct Entry {
     extent: Extent,
     owner: Arc<ValueOwner>,
-    /// See [`Values::condemn`].
+    /// Set by [`Values::condemn`].
     is_condemned: bool,
 }
 
@@ -197,7 +197,7 @@ impl Values {
         self.index.get_mut(&name).map(|entry| entry.is_condemned = true).is_some()
     }
 
-    /// The value replaces an older one of its name.
+    /// Finishes a value; it replaces an older one with the same name.
     fn settle(&mut self, mut writing: Writing, is_copy: bool) -> Result<()> {
         if let Err(error) = self.write_header(&mut writing) {
             let given_up = self.segments.give_up(&writing.extent, true);
@@ -228,7 +228,8 @@ impl Values {
         let (identity, extent) = (&self.segments.identity, &writing.extent);
         let header = encode_value_header(identity, extent, &value, writing.checksums());
         let written = writing.file.write_at(extent.offset, &header);
-        // A refused value may be complete, too; then it must not count as durable unless it is.
+        // A value whose finishing failed may still be complete on disk; it must not count as
+        // durable unless it is.
         shared.note_finished(&writing.file, self.sequence);
         written.map_err(|error| shared.permanent(error))
     }

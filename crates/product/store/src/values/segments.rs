@@ -19,8 +19,8 @@ use crate::{Result, StoreError, log::LogIdentity};
 use nicekv_proto::OpId;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// A value longer than this part of a shared segment gets one of its own: less than that is wasted
-/// at the end of a shared one.
+/// A value longer than this part (1/N) of a shared segment gets a separate segment, so that less
+/// than that is wasted at the end of a shared one.
 const OWN_PART: u64 = 4;
 
 /// State of a segment.
@@ -176,7 +176,7 @@ impl Segments {
         segment.names.push(name);
     }
 
-    /// A value was abandoned. If nothing of it was written, and nothing follows, the next value
+    /// A value was abandoned. If no byte of it was written and no value follows, the next value
     /// takes its place.
     pub(super) fn give_up(&mut self, extent: &Extent, is_touched: bool) -> Result<()> {
         let segment = self.known.get_mut(&extent.segment).expect("a segment is kept while it is written to");

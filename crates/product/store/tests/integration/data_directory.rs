@@ -1,4 +1,4 @@
-//! Whose directory it is (docs/FAULTS.md row 34).
+//! The owner of a data directory is checked (docs/FAULTS.md row 34).
 
 use nicekv_store::{DataDirectory, Expected, Files, Forgetful, RealFiles, StoreError, files::PowerLoss};
 use std::{fs, path::Path, sync::Arc};
@@ -11,7 +11,7 @@ fn open(path: &Path, expected: Expected<'_>) -> Result<DataDirectory, StoreError
     DataDirectory::open(&files, path, expected)
 }
 
-/// Opening fails with one line that holds all of `parts`.
+/// Opening fails with one line that contains all of `parts`.
 fn assert_refused(path: &Path, expected: Expected<'_>, parts: &[&str]) -> StoreError {
     let Err(error) = open(path, expected) else { panic!("opened, expected {parts:?}") };
     let line = error.to_string();
@@ -114,7 +114,7 @@ fn power_loss_during_creation_leaves_nothing_partial() {
 #[test]
 fn unreadable_format_file_is_not_missing() {
     let directory = tempfile::tempdir().unwrap();
-    // A directory in its place, which is no file that could be opened for writing, whoever asks.
+    // A directory in place of the file, which not even root can open for writing.
     fs::create_dir(directory.path().join("nicekv-format")).unwrap();
     let refused = assert_refused(directory.path(), EXPECTED, &["nicekv-format"]);
     assert!(matches!(refused, StoreError::Io { operation: "open", .. }), "{refused}");

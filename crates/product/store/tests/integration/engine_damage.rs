@@ -15,7 +15,7 @@ fn open(directory: &Path) -> nicekv_store::Result<DurableEngine> {
     )
 }
 
-/// An engine with tables, and with more than one version in its past.
+/// An engine that has tables, and has had more than one version.
 fn fill(directory: &Path) {
     let mut engine = open(directory).unwrap();
     for round in 0..ROUNDS {
@@ -65,7 +65,8 @@ fn a_damaged_file_is_named_with_what_to_do() {
                 _ => fs::remove_file(&path).unwrap(),
             }
             let said = match open(&damaged) {
-                // What is damaged is not needed: a version of the past, or what of a file nobody reads.
+                // The damaged bytes are not needed: they belong to a past version, or to a part of
+                // a file that is not read.
                 Ok(engine) => {
                     for key in 0..KEYS {
                         let value = engine.get(1, &key.to_be_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! What every engine must do, and what the durable one must survive.
+//! Tests for every engine, and tests of what the durable one must survive.
 
 use nicekv_store::{
     DurableEngine, Engine, MemoryEngine, StoreError,
@@ -32,7 +32,11 @@ fn scan_all(engine: &dyn Engine, partition: u32, bytes_max: usize) -> Vec<(Vec<u
         let mut told = Vec::new();
         let mut tell = |key: &[u8], value: &[u8]| told.push((key.to_vec(), value.to_vec()));
         let rest = engine.scan_each(partition, after.as_deref(), bytes_max, &mut tell).expect("scans");
-        assert_eq!((&told, rest.more, rest.entries.len()), (&page.entries, page.more, 0), "told one by one");
+        assert_eq!(
+            (&told, rest.more, rest.entries.len()),
+            (&page.entries, page.more, 0),
+            "scan_each passes the same entries"
+        );
         entries.extend(page.entries);
         if !page.more {
             return entries;
@@ -77,7 +81,8 @@ fn scans_in_pages() {
         for bytes_max in [0, 1, 11, 12, 110, 1_099, 1_100, 1 << 20] {
             assert_eq!(scan_all(engine, 5, bytes_max), all, "pages of {bytes_max}");
         }
-        // Entries of any length: how many a page has room for is not known from those before.
+        // The lengths of entries vary, so that the room of a page cannot be predicted from earlier
+        // entries.
         let put = |number: u8| engine.put(3, &[number], &vec![7; number as usize * 37 % 90]).unwrap();
         (0..100).for_each(put);
         assert!([1, 40, 300, 5_000].iter().all(|bytes_max| scan_all(engine, 3, *bytes_max).len() == 100));
@@ -139,7 +144,7 @@ fn synced_state_is_found_again() {
         engine.put(3, b"not synced", b"value").unwrap();
     }
     let engine = durable(directory.path());
-    assert_eq!(scan_all(&engine, 3, 1_000).len(), 400, "what was not synced is left to the log");
+    assert_eq!(scan_all(&engine, 3, 1_000).len(), 400, "unsynced writes are left to the log");
 }
 
 #[test]
@@ -213,7 +218,7 @@ fn a_flipped_bit_in_a_table_is_never_served() {
                 Err(_) => refused += 1,
             }
         }
-        // A scan that has lost a key must not look like one that has not.
+        // A scan that has lost a key must report it.
         match engine.scan(0, None, 10_000) {
             Ok(page) => {
                 assert!(page.entries.iter().all(|(key, found)| *found == value(key[0])), "byte {at}");
@@ -307,7 +312,7 @@ fn reads_continue_while_tables_are_written() {
     engine.sync().unwrap();
     let mut last = engine.sync_begin().unwrap();
     for round in 0..40u32 {
-        // Two syncs under way: versions of the tree come and go beneath the reader.
+        // Two syncs in progress: versions of the tree change while the reader reads.
         engine.put(0, &round.to_be_bytes(), b"value").unwrap();
         let next = engine.sync_begin().unwrap();
         while engine.synced().unwrap() < last {
@@ -324,7 +329,8 @@ fn pages_cover_memory_and_disk() {
     let directory = tempfile::tempdir().unwrap();
     let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();
     let mut model = BTreeMap::new();
-    // Of the tree, of buffers that may be handed over or in it, and of what is fresh, the later hide parts of the earlier.
+    // Entries are in the tree, in buffers handed over, and in the fresh buffer; later ones hide
+    // earlier ones.
     for round in 0..4u32 {
         for step in 0..KEYS >> round {
             let key = (step.wrapping_mul(2_654_435_761) % KEYS).to_be_bytes().to_vec();
@@ -355,7 +361,7 @@ fn removals_are_reclaimed_without_other_writes() {
     let mut engine = DurableEngine::open(directory.path(), DurableOptions::default()).expect("opens");
     let key = |number: u32| format!("key-{number:05}").into_bytes();
     for number in 0..VALUES {
-        // Not to be compressed away.
+        // Values that do not compress.
         let value: Vec<u8> =
             (0..500u32).map(|byte| (number.wrapping_mul(2_654_435_761).rotate_left(byte)) as u8).collect();
         engine.put(1, &key(number), &value).unwrap();
@@ -377,13 +383,13 @@ fn removals_are_reclaimed_without_other_writes() {
         assert!(std::time::Instant::now() < deadline, "{} of {full} bytes", on_disk());
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    assert_eq!(scan_all(&engine, 1, 1 << 20).len(), 10, "what is there stays");
+    assert_eq!(scan_all(&engine, 1, 1 << 20).len(), 10, "live keys stay");
     drop(engine);
     let engine = DurableEngine::open(directory.path(), DurableOptions::default()).expect("opens again");
     assert_eq!(scan_all(&engine, 1, 1 << 20).len(), 10);
 }
 
-/// The numbers of the tables' files, ascending.
+/// The numbers of the table files, in ascending order.
 fn tables(directory: &Path) -> Vec<u64> {
     let files = std::fs::read_dir(directory.join("tables")).unwrap();
     let mut numbers: Vec<u64> =
@@ -392,7 +398,8 @@ fn tables(directory: &Path) -> Vec<u64> {
     numbers
 }
 
-/// A file where a table of this number is to be written: it cannot be. It stands for the part of a table that found room on a full disk.
+/// Puts a file where the table with this number would be written, so that writing it fails. It
+/// stands for a table that was partly written to a full disk.
 fn begin_table(directory: &Path, number: u64) {
     std::fs::write(directory.join("tables").join(number.to_string()), [1; 1_000]).unwrap();
 }
@@ -408,7 +415,7 @@ fn failed_step_leaves_no_table_file() {
     engine.put(1, b"other", b"value").unwrap();
     assert!(matches!(engine.sync(), Err(StoreError::Engine { .. })));
     engine.sync().unwrap();
-    assert_eq!(tables(directory.path()), [first, first + 2], "the part of a table is gone");
+    assert_eq!(tables(directory.path()), [first, first + 2], "the partial table was removed");
     assert_eq!(scan_all(&engine, 1, 1_000).len(), 2);
 }
 
@@ -425,10 +432,11 @@ fn failed_merge_leaves_no_table_file() {
     for number in 1..KEYS {
         engine.remove(1, &number.to_be_bytes()).unwrap();
     }
-    // The removals are the next table, and the merge that they are worth would be the one after it.
+    // The removals become the next table, and the merge that they trigger would write the one after
+    // it.
     begin_table(directory.path(), first + 2);
     engine.sync().unwrap();
-    // The next sync waits for that.
+    // The next sync waits for the merge.
     engine.sync().unwrap();
     assert!(!tables(directory.path()).contains(&(first + 2)), "{:?}", tables(directory.path()));
     assert_eq!(scan_all(&engine, 1, 1_000).len(), 1);

@@ -1,5 +1,5 @@
-//! One force for everybody who waits, and failures that reach them all. The file layer's gate decides when a force
-//! ends: no test here sleeps.
+//! One sync serves all waiting requests, and a failure reaches all of them. The file layer's gate
+//! decides when a sync ends: no test here sleeps.
 
 use crate::common;
 
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// A hang becomes a failure.
+/// A timeout that turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Setup {
@@ -30,7 +30,7 @@ struct Setup {
     notified: Receiver<Result<LogPosition>>,
 }
 
-/// A disk that says when a force begins, and ends it when it is told to.
+/// A disk that reports when a sync begins, and ends it on command.
 fn gated(disk: &Forgetful, begun: Sender<()>, may_end: Receiver<()>) -> Watched {
     let may_end = Mutex::new(may_end);
     Watched::new(Arc::new(disk.clone()), move |moment, call, _| {
@@ -84,14 +84,14 @@ fn requests_during_a_sync_share_the_next_one() {
     assert!(setup.notified.try_recv().is_err(), "nothing is durable yet");
     assert_eq!(setup.log.synced(), LogPosition(0));
     setup.end.send(()).unwrap();
-    assert_eq!(setup.notification().unwrap(), first, "what was written after the force began is not covered");
+    assert_eq!(setup.notification().unwrap(), first, "records written after the sync began are not covered");
     setup.begun.recv_timeout(PATIENCE).unwrap();
     setup.end.send(()).unwrap();
     assert_eq!(setup.notification().unwrap(), last);
     let Setup { disk, begun, commit, notified, .. } = setup;
     drop(commit);
     assert!(notified.try_recv().is_err(), "a served request is not served again");
-    assert!(begun.try_recv().is_err(), "two forces served six requests");
+    assert!(begun.try_recv().is_err(), "two syncs served six requests");
     disk.power_loss(PowerLoss::DropAll);
     assert_eq!(common::collect(&disk).unwrap().0.len(), 6);
 }

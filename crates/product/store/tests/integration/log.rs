@@ -1,4 +1,4 @@
-//! The log without faults, and with single ones: refusals, full disk, failed force, trim.
+//! Tests of the log without faults, and with single ones: refusals, full disk, failed sync, trim.
 
 use crate::common;
 
@@ -93,7 +93,7 @@ fn a_failed_sync_is_never_forgotten() {
     let sync = log.sync_handle();
     disk.fail_next_sync(EIO);
     assert!(matches!(sync.sync(), Err(StoreError::LogFailed { .. })));
-    assert!(matches!(sync.sync(), Err(StoreError::LogFailed { .. })), "although this one would succeed");
+    assert!(matches!(sync.sync(), Err(StoreError::LogFailed { .. })), "although this sync would succeed");
     assert_eq!(log.synced(), LogPosition(0));
     log.append(b"second").unwrap();
     assert!(matches!(log.write(), Err(StoreError::LogFailed { .. })));
@@ -111,7 +111,7 @@ fn a_restart_after_a_failed_sync_writes_again() {
     let shown = collect(&disk).unwrap().0;
     assert_eq!(shown.len(), 1, "the page cache still has it");
     disk.power_loss(PowerLoss::DropAll);
-    assert_eq!(collect(&disk).unwrap().0, shown, "so the disk must have it when it is shown");
+    assert_eq!(collect(&disk).unwrap().0, shown, "a record that was shown must be on the disk");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_failed_write_is_permanent_but_a_full_disk_is_not() {
     assert_eq!(collect(&disk).unwrap().0.len(), 3, "half a record is a torn tail");
 }
 
-/// Writes a record while what is forced first is forced.
+/// A dependency that appends a record while it is synced.
 struct WritesMeanwhile(Mutex<Log>);
 
 impl SyncFirst for WritesMeanwhile {
@@ -157,7 +157,7 @@ fn sync_covers_only_records_before_its_dependency() {
     writes.0.lock().unwrap().sync_first(writes.clone());
     assert_eq!(sync.sync().unwrap(), first);
     assert_eq!(sync.written(), LogPosition(2));
-    assert!(sync.sync().unwrap() >= LogPosition(2), "the next one does");
+    assert!(sync.sync().unwrap() >= LogPosition(2), "the next sync covers the record");
 }
 
 #[test]
@@ -194,12 +194,12 @@ fn early_ended_segment_can_be_trimmed() {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);
     log.write_and_rotate().unwrap();
-    assert_eq!(log.segments(), 1, "there is nothing to end");
+    assert_eq!(log.segments(), 1, "an empty segment is not ended");
     log.append(b"first").unwrap();
     let empty = log.segment_bytes();
     log.write_and_rotate().unwrap();
     log.write_and_rotate().unwrap();
-    assert_eq!((log.segments(), log.segment_bytes()), (2, empty), "once for what there was");
+    assert_eq!((log.segments(), log.segment_bytes()), (2, empty), "the segment with records was ended once");
     let second = log.append(b"second").unwrap();
     log.write().unwrap();
     assert!(log.segment_bytes() > empty);

@@ -1,4 +1,5 @@
-//! Zeros ahead of the records: when they are written, what a full disk does to them, and what recovery takes for them.
+//! Zeros ahead of the records: when they are written, how a full disk affects them, and how
+//! recovery treats them.
 
 use crate::common;
 
@@ -83,8 +84,8 @@ fn a_disk_without_room_for_zeros_takes_records() {
     for number in 4..60 {
         put(&mut log, number);
     }
-    assert_eq!(length(&disk, 0), HEADER + 50 * RECORD, "the segment goes on without");
-    assert!(length(&disk, 1) > HEADER + 10 * RECORD, "the next one has some");
+    assert_eq!(length(&disk, 0), HEADER + 50 * RECORD, "the segment continues without zeros");
+    assert!(length(&disk, 1) > HEADER + 10 * RECORD, "the next segment has zeros");
     sync(&log);
     assert_eq!(collect(&disk.copy()).unwrap().0.len(), 60);
 }
@@ -137,7 +138,8 @@ fn a_segment_that_ends_with_zeros_is_followed_by_the_next() {
     assert!(length(&intact, 0) > HEADER + RECORD);
     let (records, recovered) = collect(&intact.copy()).unwrap();
     assert_eq!((records.len(), recovered.dropped_from), (3, None));
-    // What the zeros take the place of is missed by the segment that follows.
+    // Zeros in place of durable records are noticed, because the next segment continues after those
+    // records.
     let path = segment_paths(&intact).remove(1);
     let mut bytes = intact.content(&path).unwrap();
     bytes[HEADER..].fill(0);
@@ -190,7 +192,7 @@ fn anything_but_zeros_behind_the_last_record_is_a_torn_tail() {
         let (records, recovered) = collect(&torn).unwrap();
         assert_eq!((records.len(), recovered.dropped_from), (1, Some((path.clone(), end as u64))), "{at}");
         assert_eq!(recovered.bytes_dropped as usize, bytes.len() - end);
-        assert_eq!(torn.content(&path).unwrap().len(), end, "byte {at} is not taken for ready");
+        assert_eq!(torn.content(&path).unwrap().len(), end, "byte {at}: the tail was not cut off");
     }
 }
 

@@ -18,7 +18,7 @@ fn synced_log() -> (Forgetful, Records) {
     (disk, records)
 }
 
-/// Appending goes on after recovery, and what was appended is found with the rest.
+/// After recovery, appending continues, and the next recovery finds old and new records.
 fn check_goes_on(disk: &Forgetful, expected: &Records) {
     let (mut log, records, _) = open_collecting(disk).expect("opens again");
     assert_eq!(&records, expected);
@@ -42,12 +42,12 @@ fn cut_at_every_byte_keeps_the_records_before_the_cut() {
         let cut = disk.copy();
         cut.set_content(&last, bytes[..length].to_vec());
         let opened = collect(&cut);
-        // The manifest names this segment, and what was durable then.
+        // The manifest names this segment, and the last position that was durable.
         if let Err(StoreError::LogDamaged { path, .. }) = &opened {
             assert_eq!(
                 (path, length),
                 (&last, refused),
-                "a longer one is not refused if a shorter one is not"
+                "a longer prefix is refused although a shorter one was not"
             );
             refused += 1;
             continue;
@@ -56,7 +56,8 @@ fn cut_at_every_byte_keeps_the_records_before_the_cut() {
         assert_eq!(kept[..], records[..kept.len()], "cut at {length}");
         assert!(kept.len() >= kept_before, "a later cut keeps no less");
         kept_before = kept.len();
-        // A record begins with its 32-byte header: all that end at or before the cut survive.
+        // A record begins with its 32-byte header. All records that end at or before the cut
+        // survive.
         let ends = records.iter().filter(|(_, payload)| {
             let at = bytes.windows(32 + payload.len()).position(|window| {
                 window[32..] == payload[..]
@@ -146,7 +147,7 @@ fn a_missing_segment_in_the_middle_is_damage() {
 
 #[test]
 fn a_power_loss_never_keeps_only_later_segments() {
-    // Unforced records in three segments; every combination of names survives.
+    // Unsynced records in three segments; every combination of the names survives.
     for keeps in 0..64u32 {
         let disk = Forgetful::new(64);
         let mut log = open(&disk);
@@ -165,8 +166,9 @@ fn a_power_loss_never_keeps_only_later_segments() {
 
 #[test]
 fn a_value_that_imitates_a_record_proves_nothing() {
-    // A client stores the bytes of a log segment as its value; the tail of the record that holds it is torn.
-    let (victim, _) = synced_log();
+    // A client stores the bytes of a log segment as its value; the tail of the record with this
+    // value is torn.
+    let (victim, _) = forced_log();
     let value: Vec<u8> =
         segment_paths(&victim).iter().flat_map(|path| victim.content(path).unwrap()).collect();
     let disk = Forgetful::new(64);
@@ -218,13 +220,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// What the caller of a log may rely on.
+/// The guarantees that the caller of a log may rely on.
 struct Model {
     disk: Forgetful,
     log: Log,
-    /// Everything appended and not known to be lost, by position; the next payload's content is `stamp`.
+    /// Everything that was appended and is not known to be lost, by position; the next payload
+    /// contains `stamp`.
     appended: Records,
-    /// Reported durable through this position.
+    /// All records up to this position were reported durable.
     durable: LogPosition,
     trimmed_before: LogPosition,
     stamp: u64,
@@ -252,7 +255,8 @@ impl Model {
         }
     }
 
-    /// Opens the log again and compares: a prefix of what was appended, all that was durable and not trimmed.
+    /// Opens the log again and checks that it has a prefix of what was appended, including
+    /// everything that was durable and not trimmed.
     fn reopen(&mut self) {
         let (log, found, recovered) =
             open_collecting(&self.disk).expect("an honest disk never looks damaged");
@@ -263,9 +267,9 @@ impl Model {
         assert!(
             recovered.first >= LogPosition(1) && recovered.first <= self.trimmed_before.max(LogPosition(1))
         );
-        assert!(recovered.next > self.durable, "lost what was durable");
+        assert!(recovered.next > self.durable, "durable records were lost");
         self.appended = found;
-        // What was shown is durable from now on.
+        // Records that were shown are durable from now on.
         self.durable = LogPosition(recovered.next.0 - 1);
         self.log = log;
     }

@@ -1,4 +1,4 @@
-//! Bounds of the log that are met to the byte, and what it says it dropped.
+//! Tests of bounds that the log meets to the byte, and of the reported number of dropped bytes.
 
 use crate::common;
 
@@ -56,7 +56,8 @@ fn torn_tail_size_is_exact() {
     let paths = segment_paths(&disk);
     assert!(paths.len() > 3, "{paths:?}");
     let lengths: Vec<_> = paths.iter().map(|path| disk.content(path).unwrap().len() as u64).collect();
-    // One bit of the last record of each segment but the last, which is empty, and the segments behind it go.
+    // Flips a bit of the last record of each segment except the empty last one: that record and all
+    // later segments are dropped.
     for broken in 0..paths.len() - 1 {
         let torn = disk.copy();
         let mut bytes = torn.content(&paths[broken]).unwrap();

@@ -68,7 +68,7 @@ fn missing_trimmed_segments_are_no_damage() {
     log.trim(LogPosition(10)).unwrap();
     let records = collect(&disk.copy()).unwrap().0;
     assert!(records[0].0 > LogPosition(1));
-    // As if the process had ended before it removed this one.
+    // Puts the segment back, as if the process had ended before it removed it.
     disk.set_content(&first, bytes);
     assert_eq!(collect(&disk).unwrap().0, records);
     assert_eq!(disk.content(&first), None, "opening removes it");
@@ -168,7 +168,8 @@ fn a_segment_costs_one_sync_more() {
     assert_eq!(syncs.load(Ordering::Relaxed) - opened, 20 + named);
 }
 
-/// Opens, fills, trims and closes a log. What was reported durable.
+/// Opens, fills, trims and closes a log. `durable` becomes the last position that was reported
+/// durable.
 fn live(files: impl Files + 'static, durable: &mut LogPosition) -> nicekv_store::Result<()> {
     let files: Arc<dyn Files> = Arc::new(files);
     let (mut log, recovered) = Log::open(files, Path::new(DIRECTORY), identity(), options(), |_, _| {})?;
@@ -200,7 +201,8 @@ fn a_crash_at_any_call_leaves_a_log_that_opens() {
                 let (found, recovered): (Records, _) =
                     collect(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
                 assert!(recovered.next > durable, "{context}: {durable} was durable, {recovered:?}");
-                // What a process found is there when the next one loses power before it writes anything.
+                // What one process has found must still exist if the next one loses power before it
+                // writes anything.
                 lose_power(&disk, 1);
                 assert_eq!(collect(&disk).unwrap().0, found, "{context}");
             }

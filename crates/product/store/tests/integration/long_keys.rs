@@ -1,4 +1,4 @@
-//! Keys of the greatest length, in the engines and after a restart.
+//! Keys of the maximum length, in the engines and after a restart.
 
 use nicekv_proto::limits::KEY_BYTES_MAX;
 use nicekv_store::{DurableEngine, Engine, MemoryEngine, engine::DurableOptions};
@@ -8,13 +8,13 @@ const PARTITION: u32 = 7;
 const KEYS: u32 = 60;
 
 fn durable(directory: &Path) -> DurableEngine {
-    // So that some are in tables, and some in none.
+    // A small buffer, so that some keys are in tables and some are not.
     let options =
         DurableOptions { memtable_bytes_max: 16 << 10, cache_bytes: 1 << 20, ..DurableOptions::default() };
     DurableEngine::open(directory, options).expect("opens")
 }
 
-/// They differ in their ends alone; half of them are a byte shorter.
+/// Keys that differ only in their ends; half of them are a byte shorter.
 fn key(number: u32) -> Vec<u8> {
     let mut key = vec![b'k'; KEY_BYTES_MAX - 4];
     key.extend(number.to_be_bytes());
@@ -35,7 +35,7 @@ fn fill(engine: &mut dyn Engine) {
     }
 }
 
-/// Found one by one, and in pages of whatever length.
+/// Checks that all keys are found one by one, and in pages of any size.
 fn check(engine: &dyn Engine) {
     let there: Vec<_> = (0..KEYS).filter(|number| number % 3 > 0).collect();
     for number in 0..KEYS {

@@ -1,5 +1,5 @@
-//! The file system of the operating system, as the kernel sees it: that a force is a system call, which calls make something durable
-//! and in which order, and who may read what is written.
+//! The file system of the operating system, as the kernel sees it: that a sync is a system call,
+//! which calls make something durable and in which order, and who may read the files.
 
 use nicekv_store::{
     DataDirectory, Expected, Files, GroupCommit, Log, LogIdentity, LogOptions, RealFiles, StoreError,
@@ -20,14 +20,14 @@ const TRACED: &str = "NICEKV_TEST_TRACED";
 
 #[test]
 fn sync_reaches_the_kernel() {
-    // Nothing can be forced there, and only the kernel knows it.
+    // /dev/null cannot be synced, and only the kernel knows that.
     let device = Path::new("/dev/null");
     let refused = |synced: io::Result<()>| synced.map_err(|error| error.kind());
     assert_eq!(refused(RealFiles.open(device, false).unwrap().sync()), Err(io::ErrorKind::InvalidInput));
     assert_eq!(refused(RealFiles.sync_directory(device)), Err(io::ErrorKind::InvalidInput));
 }
 
-/// In octal digits.
+/// The mode of a file in octal digits.
 fn mode(path: &Path) -> String {
     format!("{:o}", fs::metadata(path).unwrap().mode() & 0o7777)
 }
@@ -49,7 +49,7 @@ fn lock_is_not_inherited_by_children() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("lock");
     std::thread::scope(|scope| {
-        // Each holds a copy of every descriptor until it becomes another program.
+        // Each child holds a copy of every descriptor until it executes its program.
         let children = scope.spawn(|| (0..200).all(|_| Command::new("true").status().unwrap().success()));
         while !children.is_finished() {
             assert!(RealFiles.try_lock(&path).unwrap().is_some());
@@ -115,7 +115,8 @@ fn volatile_engine_refuses_durable_data() {
     assert!(refused.to_string().contains("leave out --engine memory"), "{refused}");
 }
 
-/// What the traced process does: a data directory two levels deep, a log of a few segments, forces by another thread, and a trim.
+/// The work of the traced process: it opens a data directory two levels deep, writes a log of a few
+/// segments with syncs by another thread, and trims it.
 fn work(directory: &Path) {
     let files: Arc<dyn Files> = Arc::new(RealFiles);
     let data = directory.join("outer/data");
@@ -131,21 +132,21 @@ fn work(directory: &Path) {
         log.write().unwrap();
         commit.request(position);
         assert!(notified.recv().unwrap().unwrap() >= position);
-        // A mark for the reader of the trace: from here on the record is said to be durable.
+        // A mark in the trace: from here on the record is reported durable.
         let _ = fs::metadata(directory.join(format!("forced-{position}")));
     }
     log.trim(log.last()).unwrap();
 }
 
-/// One system call that the traced process made, and how it ended.
+/// A system call of the traced process, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Call {
     name: String,
-    /// Of the descriptor, or the last one among the arguments.
+    /// The path of the descriptor, or the last path among the arguments.
     path: PathBuf,
 }
 
-/// Calls in the order in which they *returned*: what had not returned does not count as done.
+/// Calls in the order in which they *returned*: a call that has not returned has not taken effect.
 fn calls(trace: &str) -> Vec<Call> {
     let mut unfinished: Vec<(String, String)> = Vec::new();
     let mut calls = Vec::new();
@@ -168,7 +169,8 @@ fn calls(trace: &str) -> Vec<Call> {
     calls
 }
 
-/// `fdatasync(7</tmp/x/log/1>) = 0`, `openat(AT_FDCWD</tmp>, "/tmp/x/log", …) = 8</tmp/x/log>`, `rename("a", "b") = 0`.
+/// Parses a line such as `fdatasync(7</tmp/x/log/1>) = 0`, `openat(AT_FDCWD</tmp>, "/tmp/x/log", …)
+/// = 8</tmp/x/log>`, `rename("a", "b") = 0`.
 fn call(line: &str) -> Option<Call> {
     let (name, rest) = line.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ")?;
@@ -176,9 +178,9 @@ fn call(line: &str) -> Option<Call> {
     let quoted = arguments.split('"').skip(1).step_by(2).last();
     let described =
         arguments.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| path);
-    // What is written is quoted, too.
+    // Written bytes are quoted, too.
     let path = if name == "pwrite64" { described } else { quoted.or(described) }?;
-    // Of the calls that fail only the marks matter.
+    // Of the calls that failed, only the marks matter.
     (!failed || path.contains("forced-")).then(|| Call { name: name.to_owned(), path: path.into() })
 }
 
@@ -214,14 +216,15 @@ fn system_calls_of_the_file_layer() {
         from + found.unwrap_or_else(|| panic!("no {call:?} after {:?} in {calls:#?}", &calls[..from]))
     };
 
-    // A directory is in its parent for good before anything is put into it.
+    // A directory must be durable in its parent before anything is put into it.
     let data = root.join("outer/data");
     let mut done = 0;
     for directory in [root.join("outer"), data.clone()] {
         done = at(&made("mkdir", directory.clone()), done);
         done = at(&made("fsync", directory.parent().unwrap().into()), done);
     }
-    // The format file: forced before its name replaces the old one's, the name forced after.
+    // The format file is synced before it is renamed over the old one; then the directory is
+    // synced.
     let new = data.join("nicekv-format.new");
     for call in
         [made("pwrite64", new.clone()), made("fdatasync", new), made("rename", data.join("nicekv-format"))]
@@ -232,7 +235,8 @@ fn system_calls_of_the_file_layer() {
     check_log(&calls, &data.join("log"));
 }
 
-/// Nothing is said to be durable before its bytes, and the name of the segment that holds them, are.
+/// Nothing is reported durable before its bytes, and the name of the segment with them, are
+/// durable.
 fn check_log(calls: &[Call], log: &Path) {
     let (mut unforced, mut unnamed, mut names) = (Vec::new(), Vec::new(), Vec::new());
     let (mut headers, mut marks, mut removed) = (HashSet::new(), 0, 0);
@@ -243,7 +247,7 @@ fn check_log(calls: &[Call], log: &Path) {
                 names.push(path.clone());
                 unnamed.push(path.clone());
             }
-            // The header comes first; it is forced with the segment's first record.
+            // The header is written first; it is synced together with the segment's first record.
             "pwrite64" if in_log && headers.insert(path.clone()) => {}
             "pwrite64" if in_log => unforced.push(path.clone()),
             "fdatasync" => unforced.retain(|written| written != path),
@@ -261,5 +265,5 @@ fn check_log(calls: &[Call], log: &Path) {
     }
     assert!(names.len() > 2 && removed > 1, "the log had {} segments and lost {removed}", names.len());
     assert_eq!(marks, 8);
-    assert_eq!(unnamed, Vec::<PathBuf>::new(), "what was removed comes back after a power loss");
+    assert_eq!(unnamed, Vec::<PathBuf>::new(), "removed segments would come back after a power loss");
 }

@@ -1,4 +1,5 @@
-//! Large values without faults, and with single ones: refusals, full disk, failed writes and forces, one force with the log.
+//! Tests of large values without faults, and with single ones: refusals, full disk, failed writes
+//! and syncs, one sync with the log.
 
 use crate::common;
 
@@ -247,8 +248,8 @@ fn a_full_disk_refuses_and_recovers() {
     assert!(refused.err().unwrap().is_out_of_space());
     assert_eq!((values.statistics(), disk.used()), (before, before.disk_bytes), "it leaves nothing behind");
     check(&values, 1, 2 * BLOCK);
-    // What is allocated can still be used, and then as much as there is.
-    (3..8).for_each(|number| put_synced(&mut values, number, 2 * BLOCK).unwrap());
+    // Space that is already allocated can still be used, and then as much as is free.
+    (3..8).for_each(|number| put_forced(&mut values, number, 2 * BLOCK).unwrap());
     assert!(put(&mut values, 8, 2 * BLOCK).err().unwrap().is_out_of_space());
     disk.set_capacity(None);
     put_synced(&mut values, 8, 20 * BLOCK).unwrap();
@@ -278,10 +279,10 @@ fn write_may_be_repeated_after_a_full_disk() {
     assert_eq!(names(&open(&disk)), [1, 2]);
 }
 
-/// Everything is refused, but reading.
+/// Checks that everything except reading is refused.
 fn check_failed(values: &mut Values) {
     let is_failed = |result: Result<(), StoreError>| matches!(result, Err(StoreError::ValuesFailed { .. }));
-    assert!(is_failed(values.sync_handle().sync()), "although this one would succeed");
+    assert!(is_failed(values.sync_handle().sync()), "although this sync would succeed");
     assert!(is_failed(values.begin(name(99), owner(99), 10).map(drop)));
     assert!(is_failed(values.compact_step(1, None).map(drop)));
     check(values, 1, BLOCK);
@@ -300,7 +301,7 @@ fn a_failed_sync_is_never_forgotten() {
     assert!(matches!(values.write(&mut open_one, 0, &[1]), Err(StoreError::ValuesFailed { .. })));
     assert!(matches!(values.finish(open_one), Err(StoreError::ValuesFailed { .. })));
     drop(values);
-    // The page cache still has the second: if it is found it is on the disk.
+    // The page cache still has the second value: if opening finds it, it must be on the disk.
     assert_eq!(names(&open(&disk)), [1, 2]);
     disk.power_loss(PowerLoss::DropAll);
     let values = open(&disk);

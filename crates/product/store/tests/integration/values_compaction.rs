@@ -9,10 +9,10 @@ use common::values::{
 use nicekv_store::{Files, Forgetful, Result, StoreError, Values, files::PowerLoss};
 
 const LENGTH: usize = 2 * BLOCK;
-/// Values of that length in a segment.
+/// Number of values of length `LENGTH` in a segment.
 const FULL: u64 = 4;
 
-/// Segments full of values 1, 2, …; forced.
+/// Segments full of values 1, 2, …, all synced.
 fn filled(files: impl Files + 'static, segments: u64) -> Result<Values> {
     let mut values = open_on(files)?;
     for number in 1..=segments * FULL {
@@ -73,7 +73,7 @@ fn a_segment_below_half_moves_in_small_steps() {
     assert_eq!(
         survivors(&disk),
         (1..=3 * FULL).collect::<Vec<_>>(),
-        "neither removals nor the file's are forced"
+        "neither removals of values nor of the file are synced"
     );
     let mut values = open(&disk);
     remove(&mut values, [1, 2, 4]);
@@ -92,7 +92,7 @@ fn short_space_compacts_segments_more_than_half_alive() {
     remove(&mut values, (1..=SEGMENTS * FULL).filter(is_dead));
     let live = values.statistics().live_bytes / SEGMENTS;
     assert!(!values.compact_step(u64::MAX, None).unwrap(), "three in four are alive");
-    assert!(!values.compact_step(u64::MAX, Some(live - 1)).unwrap(), "there is no room for three");
+    assert!(!values.compact_step(u64::MAX, Some(live - 1)).unwrap(), "no room for three live values");
     let before = disk.used();
     while values.compact_step(u64::MAX, Some(live)).unwrap() {}
     assert!(disk.used() < before, "{} of {before} bytes", disk.used());
@@ -134,7 +134,7 @@ fn reader_continues_through_removal_and_compaction() {
         for (number, pinned) in (1..).zip(&pinned) {
             let mut found = vec![0; pinned.length() as usize];
             pinned.read(0, &mut found).unwrap();
-            assert!(found == content(number, LENGTH), "value {number} as it was");
+            assert!(found == content(number, LENGTH), "value {number} has changed");
             pinned.verify().unwrap();
         }
     });
@@ -171,7 +171,8 @@ fn a_segment_stays_until_its_copies_are_durable() {
         for (steps, kind) in (0..8).flat_map(|steps| (0..LOSSES).map(move |kind| (steps, kind))) {
             let disk = disk();
             let mut values = open(&disk);
-            // Nine of these fill a segment. Of the last removal it may become empty, before or after the other was copied.
+            // Nine of these values fill a segment. The last removal may empty it, before or after
+            // the other value was copied.
             (1..=9).for_each(|number| put(&mut values, number, length).unwrap());
             put_synced(&mut values, 10, BLOCK).unwrap();
             remove(&mut values, 3..=9);

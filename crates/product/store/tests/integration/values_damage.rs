@@ -9,10 +9,10 @@ use common::values::{
 use nicekv_store::{Forgetful, StoreError, files::PowerLoss};
 
 const LENGTH: usize = 2 * BLOCK;
-/// Header page and content.
+/// Length of an extent: a page for the header, and the content.
 const EXTENT: usize = PAGE + LENGTH;
 
-/// Three values in one segment, and a fourth, which proves them durable.
+/// Three values in one segment, and a fourth whose header proves them durable.
 fn three() -> Forgetful {
     let disk = disk();
     let mut values = open(&disk);
@@ -115,7 +115,8 @@ fn a_client_cannot_imitate_a_value() {
     let disk = three();
     let bytes = disk.content(&segment_paths(&disk).remove(0)).unwrap();
     let mut values = open(&disk);
-    // A whole header as the content of a value, where a header may be, and the header before it is lost.
+    // The content of a value contains a whole header where a header may be, and the header before
+    // it is damaged.
     let length = 60_000;
     let mut writing = values.begin(name(50), owner(50), length as u64).unwrap();
     values.write(&mut writing, 0, &bytes[FIRST..FIRST + length]).unwrap();
@@ -209,7 +210,7 @@ fn garbage_is_never_a_value() {
         disk.set_content(&path, vec![fill; 3 * BLOCK]);
         let mut values = open(&disk);
         assert_eq!(names(&values), [] as [u64; 0]);
-        assert!(segment_paths(&disk).is_empty(), "it is no use to anybody");
+        assert!(segment_paths(&disk).is_empty(), "an unreadable segment without values was kept");
         put(&mut values, 1, LENGTH).unwrap();
         check(&values, 1, LENGTH);
     }
@@ -217,7 +218,7 @@ fn garbage_is_never_a_value() {
 
 #[test]
 fn condemned_value_is_found_until_its_replacement_is_durable() {
-    // Among others, and in a segment of its own.
+    // The value is in a shared segment, then in a separate one.
     for length in [LENGTH, 20 * BLOCK] {
         let disk = disk();
         let mut values = open(&disk);
@@ -231,7 +232,7 @@ fn condemned_value_is_found_until_its_replacement_is_durable() {
         check(&open(&died), 2, length);
         put(&mut values, 2, length).unwrap();
         check(&values, 2, length);
-        // Nobody has forced what is new: what it takes the place of is still there.
+        // The new value is not synced, so the one that it replaces must still be found.
         let died = disk.copy();
         died.power_loss(PowerLoss::DropAll);
         assert_eq!(names(&open(&died)), [1, 2, 3]);

@@ -1,4 +1,5 @@
-//! The largest values there may be, on a disk in memory that keeps only what is not zero, and how much of a value is read to finish it.
+//! The largest possible values, on an in-memory disk that stores only bytes other than zero, and
+//! how much of a value is read to finish it.
 
 use crate::common;
 
@@ -74,7 +75,8 @@ impl Files for Sparse {
 }
 
 impl SparseFile {
-    /// Each part of a range that is within one page: page, place in it, place in the range.
+    /// The parts of a range that are each within one page: page, offset in the page, offset in the
+    /// range.
     fn parts(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
         let end = offset + bytes as u64;
         (offset / PAGE..end.div_ceil(PAGE)).map(move |page| {
@@ -190,7 +192,7 @@ fn ordered_pieces_are_not_read_back() {
     let in_order: Vec<usize> = (0..bytes.len()).step_by(8_900).collect();
     assert_eq!(read_to_finish(&mut values, 1, &in_order), 0);
     let twice: Vec<usize> = in_order.iter().flat_map(|from| [*from, *from]).collect();
-    assert_eq!(read_to_finish(&mut values, 2, &twice), 0, "what comes again is skipped");
+    assert_eq!(read_to_finish(&mut values, 2, &twice), 0, "repeated pieces are skipped");
     let mut late = in_order.clone();
     late.swap(10, 11);
     let read = read_to_finish(&mut values, 3, &late);

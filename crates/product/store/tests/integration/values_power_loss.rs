@@ -1,4 +1,4 @@
-//! Large values when the power goes, at every call to the file layer (docs/FAULTS.md rows 5 and 6).
+//! Large values after a power loss at every call to the file layer (docs/FAULTS.md rows 5 and 6).
 
 use crate::common;
 
@@ -9,12 +9,12 @@ use common::values::{
 use nicekv_store::{Files, Forgetful, Result, Values, files::PowerLoss};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the caller knows when the power goes.
+/// What the caller knows when the power is lost.
 #[derive(Default)]
 struct Ledger {
-    /// Lengths by name, of those that a force covered and nobody removed.
+    /// Lengths by name, of values that were synced and not removed.
     synced: BTreeMap<u64, usize>,
-    /// Of all that finishing was tried of.
+    /// Lengths by name, of all values whose finishing was tried.
     finished: BTreeMap<u64, usize>,
     removed: BTreeSet<u64>,
 }
@@ -39,7 +39,8 @@ impl Ledger {
     }
 }
 
-/// Shared and own segments, values in turns, out of order, unfinished, abandoned and removed, and compaction.
+/// A workload with shared and separate segments, interleaved and out-of-order writes, unfinished,
+/// abandoned and removed values, and compaction.
 fn live(files: impl Files + 'static, ledger: &mut Ledger) -> Result<()> {
     let mut values = open_on(files)?;
     ledger.put(&mut values, 1, 2 * BLOCK + 100)?;
@@ -75,12 +76,13 @@ fn live(files: impl Files + 'static, ledger: &mut Ledger) -> Result<()> {
     Ok(())
 }
 
-/// Everything that was forced is there, all that is there is whole and stays, and it goes on.
+/// Checks that every synced value is found, that every value found is whole and durable, and that
+/// writing continues.
 fn check_survivors(disk: &Forgetful, ledger: &Ledger, context: &str) {
     let values = open_on(disk.clone()).unwrap_or_else(|error| panic!("{context}: {error}"));
     let found = names(&values);
     for number in ledger.synced.keys() {
-        assert!(found.contains(number), "{context}: {number} was forced, found are {found:?}");
+        assert!(found.contains(number), "{context}: {number} was synced, found are {found:?}");
     }
     for (name, found_owner, length) in values.iter() {
         let number = name.sequence;
@@ -171,7 +173,7 @@ fn dropped_value_does_not_return_with_later_proof() {
     put(&mut values, 2, BLOCK).unwrap();
     put(&mut values, 3, BLOCK).unwrap();
     drop(values);
-    // All but one page of the second's content reaches the disk.
+    // All but one page of the second value's content reaches the disk.
     let mut pages = 0;
     disk.power_loss(PowerLoss::KeepPages(&mut || {
         pages += 1;
@@ -193,7 +195,7 @@ fn place_of_a_refused_header_is_not_reused() {
     put_synced(&mut values, 1, BLOCK).unwrap();
     let mut refused = values.begin(name(2), owner(2), BLOCK as u64).unwrap();
     values.write(&mut refused, 0, &content(2, BLOCK)).unwrap();
-    // All of the header is there although the disk said that it is full.
+    // The whole header is on the disk, although the write reported a full disk.
     disk.fail_next_write(28, BLOCK);
     assert!(values.finish(refused).unwrap_err().is_out_of_space());
     let mut unfinished = values.begin(name(3), owner(3), BLOCK as u64).unwrap();

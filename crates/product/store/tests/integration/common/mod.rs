@@ -39,12 +39,12 @@ pub(crate) fn open(disk: &Forgetful) -> Log {
     open_collecting(disk).expect("the log opens").0
 }
 
-/// What a restarted process finds.
+/// Opens the log as a restarted process would, and returns what it finds.
 pub(crate) fn collect(disk: &Forgetful) -> Result<(Records, Recovered)> {
     open_collecting(disk).map(|(_, records, recovered)| (records, recovered))
 }
 
-/// A disk with these records, each forced, and a marker after the last.
+/// A disk with these records, each synced, and a marker after the last.
 pub(crate) fn flushed(payloads: &[&[u8]]) -> Forgetful {
     let disk = Forgetful::new(64);
     let mut log = open(&disk);

@@ -18,10 +18,11 @@ use std::{
 pub(crate) const DIRECTORY: &str = "/data/values";
 pub(crate) const BLOCK: usize = nicekv_store::values::BLOCK_BYTES;
 pub(crate) const PAGE: usize = 4_096;
-/// Where the first value of a segment is: header, then content.
+/// Offset of the first value's content in a segment.
 pub(crate) const FIRST: usize = PAGE;
 
-/// Four values of two blocks fill a segment; one of four blocks has its own.
+/// A segment is filled by four values of two blocks; a value of four blocks gets a separate
+/// segment.
 pub(crate) fn options() -> ValueOptions {
     ValueOptions { segment_bytes: 10 * BLOCK as u64, writing_bytes_max: 64 << 20 }
 }
@@ -46,7 +47,7 @@ pub(crate) fn owner(sequence: u64) -> ValueOwner {
     ValueOwner { partition: sequence as u32 % 5, key: format!("key of {sequence}").into_bytes() }
 }
 
-/// A value's bytes: different for each sequence number, at each place.
+/// The bytes of a value: different for each sequence number, and at each place.
 pub(crate) fn content(sequence: u64, length: usize) -> Vec<u8> {
     let mut state = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -58,7 +59,7 @@ pub(crate) fn content(sequence: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Writes and finishes a value; unforced.
+/// Writes and finishes a value, without a sync.
 pub(crate) fn put(values: &mut Values, sequence: u64, length: usize) -> Result<()> {
     let mut writing = values.begin(name(sequence), owner(sequence), length as u64)?;
     let bytes = content(sequence, length);
@@ -82,7 +83,7 @@ pub(crate) fn read(values: &Values, sequence: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The value is there, as it was written.
+/// Checks that the value exists with the bytes that were written.
 pub(crate) fn check(values: &Values, sequence: u64, length: usize) {
     let found = read(values, sequence).unwrap_or_else(|error| panic!("value {sequence}: {error}"));
     assert!(found == content(sequence, length), "value {sequence} has other bytes");
@@ -110,7 +111,8 @@ pub(crate) fn compact(values: &mut Values) -> Result<()> {
     panic!("compaction does not end");
 }
 
-/// Files whose calls succeed `moments` times, before and after each counted: then nothing does.
+/// Files whose first `moments` calls succeed (each counts before and after it); then all calls
+/// fail.
 pub(crate) fn dying(disk: &Forgetful, moments: u64) -> Watched {
     let passed = AtomicU64::new(0);
     Watched::new(Arc::new(disk.clone()), move |_, _, _| {
@@ -119,10 +121,11 @@ pub(crate) fn dying(disk: &Forgetful, moments: u64) -> Watched {
     })
 }
 
-/// What a power loss may leave.
+/// Number of different results of a power loss.
 pub(crate) const LOSSES: u64 = 9;
 
-/// One of [`LOSSES`] kinds; the first is a process that was killed on a machine that goes on.
+/// One of [`LOSSES`] kinds of power loss; the first is a killed process on a machine that keeps
+/// running.
 pub(crate) fn lose_power(disk: &Forgetful, kind: u64) {
     match kind {
         0 => {}
