@@ -1,4 +1,5 @@
-//! How many ops one core can start and complete: `cargo run --release -p nicekv-client --example throughput`.
+//! Measures how many ops one core can start and complete: `cargo run --release -p nicekv-client
+//! --example throughput`.
 
 use nicekv_client::{ClientCore, Config, OPERATION_TIMEOUT, Request};
 use nicekv_proto::placement::Vrings;

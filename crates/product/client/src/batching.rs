@@ -19,9 +19,10 @@ pub(crate) use get_length::GetLength;
 use nicekv_proto::bundle::{BUNDLED_BYTES_MAX, Bundle, Common, append_bundled, bundled_bytes};
 use nicekv_proto::route::ChainHeader;
 
-/// Bytes of the requests in a bundle. For a chain the switch needs room for its header (C5).
+/// Maximum bytes of the requests in a bundle. In front of a chain request, the switch needs room
+/// for its header (C5).
 const BYTES_MAX: usize = BUNDLED_BYTES_MAX - ChainHeader::BYTES;
-/// Requests that are grouped before the first datagram is sent.
+/// Maximum requests that are grouped before the first datagram is sent.
 pub(crate) const LOOKAHEAD_MAX: usize = 256;
 
 /// Requests that share a datagram.
@@ -38,7 +39,7 @@ struct Group {
 /// What requests in one bundle have in common.
 pub(crate) type Kind = (SocketAddrV4, BatchKey, Common);
 
-/// See the module.
+/// The groups of requests that are to be sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batcher {
     groups: VecDeque<(Kind, Group)>,
@@ -56,7 +57,7 @@ impl Batcher {
     pub(crate) fn add(&mut self, kind: Kind, slot: u32, datagram: &[u8]) -> u32 {
         let bytes = bundled_bytes(datagram);
         let has_room = |(of, group): &(Kind, Group)| *of == kind && group.bundled.len() + bytes <= BYTES_MAX;
-        // Earlier groups of this kind are full.
+        // Earlier groups of this kind are full, so only the last is checked.
         let known = self.groups.iter().rposition(has_room);
         let index = known.unwrap_or_else(|| {
             let mut group = self.spare.pop().unwrap_or_default();
@@ -72,8 +73,8 @@ impl Batcher {
         group.leader
     }
 
-    /// Writes the datagram of the oldest group to `out`. Returns its address, and the slot of its request if that is the
-    /// only one.
+    /// Writes the datagram of the oldest group to `out`. Returns its address and, if the group has
+    /// a single request, the slot of that request.
     pub(crate) fn poll(&mut self, out: &mut Vec<u8>) -> Option<(SocketAddrV4, Option<u32>)> {
         let ((to, ..), group) = self.groups.pop_front()?;
         let is_alone = group.count == 1;

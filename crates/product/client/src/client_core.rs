@@ -15,7 +15,8 @@ use nicekv_proto::{
 };
 use nicekv_transport::{Assembler, Malformed, Part, name_of};
 
-/// Memory for replies of which some fragments have come. One node may use a quarter: enough for 64 replies at once.
+/// Memory for incomplete replies, of which some fragments have arrived. One node may use a quarter:
+/// enough for 64 replies at once.
 const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 
 /// A client of one or more keyspaces, without I/O. See the [crate documentation](crate).
@@ -51,12 +52,14 @@ const ASSEMBLED_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct ClientCore {
     config: Config,
-    /// By keyspace index: it was dropped. Another keyspace takes its place once no request to it is under way.
+    /// By keyspace index: the keyspace was dropped. A new one reuses the index once no request to
+    /// the dropped one is in flight.
     gone: Vec<bool>,
     pub(crate) in_flight: InFlight,
-    /// A request that is being sent in fragments, its address, and whether a switch adds a chain header.
+    /// A request that is being sent in fragments, its address, and whether a switch adds a chain
+    /// header.
     fragments: Option<(SocketAddrV4, Fragments, bool)>,
-    /// Replies of which some fragments have come.
+    /// Reassembles replies from fragments.
     assembler: Assembler<SocketAddrV4>,
     inbox: Inbox,
 }
@@ -70,14 +73,15 @@ impl ClientCore {
         Self { in_flight, config, gone, fragments: None, assembler, inbox: Inbox::default() }
     }
 
-    /// Its settings. [`Config::client`] is its present id.
+    /// The client's settings. [`Config::client`] is its current id.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Replaces the list of keyspaces. They are identified by their ids, which are never reused. Requests under way to a
-    /// keyspace that is dropped end as they may. A keyspace that is known keeps its settings, except
-    /// [`Keyspace::holds_objects`], [`Keyspace::is_hot`] and [`Keyspace::partition_bits`], which are updated.
+    /// Replaces the list of keyspaces. They are identified by their ids, which are never reused.
+    /// Requests in flight to a keyspace that is dropped are not aborted. A known keyspace keeps its
+    /// settings, except [`Keyspace::holds_objects`], [`Keyspace::is_hot`] and
+    /// [`Keyspace::partition_bits`], which are updated.
     pub fn set_keyspaces(&mut self, keyspaces: &[Keyspace]) {
         for (known, gone) in self.config.keyspaces.iter().zip(&mut self.gone) {
             *gone = keyspaces.iter().all(|keyspace| keyspace.id != known.id);
@@ -98,7 +102,8 @@ impl ClientCore {
         }
     }
 
-    /// Whether the keys of a keyspace are names of objects, by the last list of keyspaces.
+    /// Whether the keys of a keyspace are names of objects, according to the latest list of
+    /// keyspaces.
     pub fn holds_objects(&self, keyspace: KeyspaceId) -> bool {
         self.config.keyspaces.iter().any(|known| known.id == keyspace && known.holds_objects)
     }
@@ -118,12 +123,12 @@ impl ClientCore {
         self.in_flight.counters()
     }
 
-    /// Requests whose completion was not taken.
+    /// Number of requests whose completion has not been taken.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Requests that may be submitted before [`SubmitError::WindowFull`].
+    /// How many requests may be submitted before [`SubmitError::WindowFull`].
     pub fn room(&self) -> usize {
         self.in_flight.room()
     }
@@ -276,13 +281,14 @@ impl ClientCore {
             if let Some(to) = in_flight.poll_transmit(out) {
                 break to;
             }
-            // Small requests go first. A transfer may queue its update again.
+            // Small requests go first. A transfer may queue its update to be sent again.
             match in_flight.poll_large(out)? {
                 Polled::Sent(to) => return Some(to),
                 Polled::Queued => {}
             }
         };
-        // Switches add a chain header to requests that go through a ring, not to those that go to a node directly.
+        // Switches add a chain header to requests that are sent to a ring, not to those that are
+        // sent to a node.
         let network = |address: SocketAddrV4| [address.ip().octets()[0], address.ip().octets()[1]];
         let is_ring = |ring| network(ring) == network(to);
         let mut chains = config.keyspaces.iter().filter(|known| {

@@ -10,8 +10,9 @@ use nicekv_proto::{ClientId, Duration, KeyDigest, KeyOrder, KeyspaceId, Replicat
 
 /// Default of [`Config::in_flight_max`].
 pub const IN_FLIGHT_MAX: usize = 16_384;
-/// Op ids between the oldest unfinished op and the newest, at most: replicas remember the results of all of them (R10), so
-/// one op that waits for a failover must not let that list grow without bound.
+/// Maximum distance between the op ids of the oldest unfinished op and the newest. Replicas
+/// remember the results of all ops in between (R10), so one op that waits for a failover must not
+/// let their list grow without bound.
 pub const SEQUENCE_SPAN_MAX: usize = 1 << 20;
 /// Default of [`Config::value_bytes_max`].
 pub const LARGE_VALUE_BYTES_MAX: usize = nicekv_proto::limits::LARGE_VALUE_BYTES_MAX as usize;
@@ -23,7 +24,8 @@ pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct RetryPolicy {
     /// The timeout before the first round trip was measured.
     pub initial: Duration,
-    /// The least margin of a timeout over the measured round trip: at least what a queue may add to it.
+    /// The minimum margin of a timeout over the measured round trip: at least the delay that a
+    /// queue may add.
     pub min: Duration,
     /// The longest interval between two tries.
     pub max: Duration,
@@ -62,8 +64,9 @@ pub struct Keyspace {
     pub order: KeyOrder,
     /// How requests are addressed.
     pub addressing: Addressing,
-    /// Base-2 logarithm of the number of partitions. Requests for keys of one partition may share a datagram. `None`: each
-    /// request is a datagram of its own; so it is with range partitions, whose bounds clients do not know.
+    /// Base-2 logarithm of the number of partitions, so that requests for keys of one partition can
+    /// share a datagram. `None`: each request has its own datagram. The same holds for range
+    /// partitions, whose bounds clients do not know.
     pub partition_bits: Option<u32>,
     /// Whether switches spread its hot keys. Gets and updates then reserve room for a switch's stamp, and are not batched
     /// (H2).
@@ -130,15 +133,18 @@ pub struct Config {
     /// [`VALUE_BYTES_MAX`](nicekv_proto::limits::VALUE_BYTES_MAX) to
     /// [`LARGE_BYTES_MAX`](nicekv_proto::limits::LARGE_BYTES_MAX). A get of a longer value fails.
     pub value_bytes_max: usize,
-    /// Longest value that goes in one message, of several datagrams if need be; at most [`LONG_VALUE_BYTES_MAX`]. Longer
-    /// values are *large* and go in chunks: nodes log and exchange only their references, so transactions and scripts
-    /// cannot read them. In quorum keyspaces all values above one datagram are large; chains have no large values.
+    /// Longest value that is sent in one message, which may take several datagrams; at most
+    /// [`LONG_VALUE_BYTES_MAX`]. Longer values are *large* and are sent in chunks: nodes log and
+    /// exchange only their references, so transactions and scripts cannot read them. In quorum
+    /// keyspaces all values longer than one datagram are large; chains have no large values.
     pub message_value_bytes_max: usize,
-    /// Longer values are not read before the driver allows it
-    /// ([`ClientCore::poll_pending_read`](crate::ClientCore::poll_pending_read)). By default all are.
+    /// Longer values are read only when the driver allows it
+    /// ([`ClientCore::poll_pending_read`](crate::ClientCore::poll_pending_read)). By default, all
+    /// values are read at once.
     pub auto_read_bytes_max: usize,
-    /// Nanoseconds by which each byte of a large value, put or read so far, extends the deadline of its request; for all
-    /// together at most as for a value of [`Self::value_bytes_max`].
+    /// Nanoseconds by which each byte of a large value that has been put or read extends the
+    /// deadline of its request. In total, a deadline is extended by at most the time for a value of
+    /// [`Self::value_bytes_max`].
     pub extra_ns_per_byte: u64,
     /// When requests are sent again.
     pub retry: RetryPolicy,
@@ -160,7 +166,7 @@ impl Config {
             value_bytes_max: LARGE_VALUE_BYTES_MAX,
             message_value_bytes_max: LONG_VALUE_BYTES_MAX,
             auto_read_bytes_max: usize::MAX,
-            // 2 MB/s.
+            // A rate of 2 MB/s.
             extra_ns_per_byte: 500,
             retry: RetryPolicy::default(),
             jitter_seed: client.0,

@@ -25,14 +25,14 @@ pub enum Coordination {
     Switch,
     /// Any node, which forwards the request.
     Server,
-    /// The client, by a directory that it fetches from nodes.
+    /// The client, with a directory that it fetches from nodes.
     Client,
 }
 
 /// How often a page is requested, and a doubtful directory checked.
 const QUERY_INTERVAL_NS: u64 = 20_000_000;
 
-/// See the module.
+/// Finds the nodes for a client's requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     coordination: Coordination,
@@ -41,16 +41,16 @@ pub(crate) struct Coordinator {
     fetch: DirectoryFetch,
     /// When to query the directory; `None`: it is not in doubt.
     query_at_ns: Option<u64>,
-    /// No query leaves earlier, unless an answer says that there are more pages.
+    /// No query is sent earlier, unless an answer says that there are more pages.
     not_before_ns: u64,
     is_querying: bool,
-    /// Requests that were refused, to be sent again by the next version of the directory.
+    /// Refused requests, to be sent again by the next version of the directory.
     refused: Vec<(u32, OpId)>,
     wrapped: Vec<u8>,
 }
 
 impl Coordinator {
-    /// Without nodes the switch coordinates.
+    /// If `nodes` is empty, the switch coordinates.
     pub(crate) fn new(coordination: Coordination, nodes: &[SocketAddrV4], seed: u64) -> Self {
         let coordination = if nodes.is_empty() { Coordination::Switch } else { coordination };
         Self {
@@ -74,7 +74,8 @@ impl Coordinator {
         self.nodes[self.random.below(self.nodes.len())]
     }
 
-    /// Returns the address of the request in `out`, which is wrapped if it goes to its node directly.
+    /// Returns the address for the request in `out`. If it is sent directly to its node, the
+    /// request is wrapped.
     pub(crate) fn direct(&mut self, out: &mut Vec<u8>) -> SocketAddrV4 {
         let header = HeaderLayout::peek(out).filter(|_| self.coordination == Coordination::Client);
         let found = header.and_then(|header| {
@@ -92,7 +93,7 @@ impl Coordinator {
         to
     }
 
-    /// The directory may be out of date.
+    /// Marks the directory as possibly out of date, so that it is queried.
     pub(crate) fn doubt(&mut self, now_ns: u64) {
         if self.coordination == Coordination::Client && self.query_at_ns.is_none() {
             self.query_at_ns = Some(now_ns.max(self.not_before_ns));
@@ -126,7 +127,7 @@ impl Coordinator {
         }
     }
 
-    /// A page came. Returns the refused requests if they are to be sent again now.
+    /// A page has arrived. Returns the refused requests if they are to be sent again now.
     pub(crate) fn on_page(&mut self, from: SocketAddrV4, page: &DirectoryPage<'_>) -> Vec<(u32, OpId)> {
         if !self.nodes.contains(&from) {
             return Vec::new();

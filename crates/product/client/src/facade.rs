@@ -146,9 +146,9 @@ pub fn channel(wake: Arc<dyn Fn() + Send + Sync>) -> (Client, CommandQueue) {
 pub struct CommandQueue {
     receiver: mpsc::Receiver<Command>,
     waker: Arc<Waker>,
-    /// A command for which the window had no room.
+    /// A command that was taken from the queue when the window had no room.
     held: Option<Command>,
-    /// By the index of the ticket.
+    /// The caller of each request in flight, by the index of its ticket.
     waiting: Vec<Option<oneshot::Sender<Finished>>>,
     stopped: bool,
 }
@@ -178,7 +178,7 @@ impl CommandQueue {
                 }
             }
         }
-        // Otherwise callers would wake a thread that can take nothing.
+        // If nothing were held back, callers would wake a thread that can take no command.
         self.held = self.held.take().or_else(|| self.next_command());
     }
 

@@ -55,19 +55,20 @@ pub(crate) struct Sent {
     pub(crate) copies: u32,
 }
 
-/// A request's state in its lane.
+/// How flow control treats a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Flow control has nothing to do with it.
+    /// The request is not in a lane.
     None,
     Queued,
-    /// Waits for its destination to answer anything.
+    /// It waits until its destination answers anything.
     Parked,
-    /// Under way, and counted in the window.
+    /// In flight, and counted in the window.
     Counted,
-    /// Under way, and not counted: its destination is silent.
+    /// In flight, and not counted, because its destination is silent.
     Probe,
-    /// Under way, and not counted: it puts a large value and takes as long as that takes.
+    /// In flight, and not counted, because it puts a large value, which determines how long it
+    /// takes.
     Exempt,
 }
 
@@ -76,11 +77,11 @@ struct Request {
     lane: u32,
     standing: Standing,
     destination: u8,
-    /// Datagrams that it is sent in, or is likely to be answered in.
+    /// Number of datagrams of the request or of its likely answer.
     datagrams: u16,
 }
 
-/// See the module.
+/// The lanes of all keyspaces.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowControl {
     /// By keyspace index and round.
@@ -101,8 +102,8 @@ struct Lane {
     answer_size: AnswerSize,
 }
 
-/// The mean number of datagrams in an answer. The length of the next answer is unknown, and many long ones at once
-/// overrun the same socket buffers as long requests do.
+/// The mean number of datagrams in an answer. The length of the next answer is unknown, and many
+/// long answers at once overrun the same socket buffers as long requests do.
 #[derive(Clone, Copy, Debug, Default)]
 struct AnswerSize {
     /// In 256ths of a datagram; 0 if no answer was longer than one.
@@ -143,7 +144,8 @@ impl Lane {
         self.destinations.measured(destination, sample_ns, &self.round_trip);
     }
 
-    /// The larger of two times: by the lane's estimate, and by the destination's own if it has one.
+    /// The larger of two times: by the lane's estimate, and by the destination's own estimate if it
+    /// has one.
     fn of_slowest(&self, destination: u8, time_ns: impl Fn(&RoundTrip) -> u64) -> u64 {
         time_ns(&self.round_trip).max(self.destinations.slow(destination).map_or(0, &time_ns))
     }
@@ -164,7 +166,7 @@ impl FlowControl {
         Self { lanes, requests: Vec::new(), links: Links::default(), queued: 0 }
     }
 
-    /// Starts the lanes of a keyspace index afresh. No request to it may be under way.
+    /// Resets the lanes of a keyspace index. No request to that keyspace may be in flight.
     pub(crate) fn reset_keyspace(&mut self, keyspace: usize, config: &Config) {
         let first = keyspace * ROUNDS;
         self.lanes.resize_with(self.lanes.len().max(first + ROUNDS), || Lane::new(config));
@@ -194,7 +196,7 @@ impl FlowControl {
         self.enter(slot)
     }
 
-    /// Decides again about a request that was queued and is released.
+    /// Decides about a request that was queued and has been released.
     pub(crate) fn admit(&mut self, slot: u32) -> Admission {
         let Request { lane, destination, .. } = self.requests[slot as usize];
         let standing = self.lanes[lane as usize].standing(destination);
@@ -227,7 +229,7 @@ impl FlowControl {
         if self.queued == 0 { 0 } else { self.lanes.len() }
     }
 
-    /// The first request in a lane's queue, if it need not stay there. The caller releases it.
+    /// The first request in a lane's queue, if it need not wait any longer. The caller releases it.
     pub(crate) fn next_ready(&self, lane: usize) -> Option<u32> {
         let lane = &self.lanes[lane];
         let first = lane.queue.front()?;
@@ -240,7 +242,8 @@ impl FlowControl {
         self.lanes[lane].round_trip.smoothed_ns()
     }
 
-    /// The request leaves its lane: it is answered, given up, paused, or decided about again.
+    /// Removes the request from its lane: it is answered, ended or paused, or flow control decides
+    /// about it again.
     pub(crate) fn release(&mut self, slot: u32) {
         let request = &mut self.requests[slot as usize];
         let Request { lane, standing, destination, datagrams } = *request;
@@ -265,7 +268,8 @@ impl FlowControl {
         }
     }
 
-    /// Moves the first request that is parked at a destination back to the queue; whether there was one.
+    /// Moves the first request that is parked at a destination back to the queue. Returns whether
+    /// there was one.
     fn unpark(&mut self, lane: u32, destination: u8) -> bool {
         let lane = &mut self.lanes[lane as usize];
         let Some(first) = lane.destinations.parked(destination).front() else { return false };
@@ -276,7 +280,7 @@ impl FlowControl {
         true
     }
 
-    /// Any message came from the request's destination.
+    /// A message has arrived from the request's destination.
     pub(crate) fn on_contact(&mut self, slot: u32, now_ns: u64) {
         let Request { lane, destination, .. } = self.requests[slot as usize];
         if self.lanes[lane as usize].destinations.heard(destination, now_ns) {
@@ -284,20 +288,21 @@ impl FlowControl {
         }
     }
 
-    /// The request is answered, by a value of `value_bytes`. Called before it is released.
+    /// The request was answered with a value of `value_bytes`. Called before it is released.
     pub(crate) fn on_answer(&mut self, slot: u32, now_ns: u64, sent: Sent, value_bytes: usize) {
         let Request { lane, standing, destination, datagrams } = self.requests[slot as usize];
         let lane = &mut self.lanes[lane as usize];
         let took_ns = now_ns.saturating_sub(sent.last_ns);
         match sent.copies {
-            // What is exempt measures the value, not the replicas.
+            // The time of an exempt request depends on its value, not on the replicas.
             _ if standing == Standing::Exempt => {}
             1 => {
                 lane.answer_size.note(value_bytes);
                 lane.measured(took_ns, destination);
                 lane.window.answered(now_ns, sent.last_ns, lane.round_trip.smoothed_ns(), datagrams);
             }
-            // Sooner than any answer ever was: it answers the first datagram.
+            // The answer came sooner after the retry than any answer ever did, so it answers the
+            // first datagram.
             2 if took_ns < lane.window.base_ns() => {
                 lane.measured(now_ns.saturating_sub(sent.first_ns), destination);
             }
@@ -323,8 +328,8 @@ impl FlowControl {
         }
     }
 
-    /// The request's replicas have reported on the large value that it puts: from now on it takes no room of others,
-    /// and its answer measures nothing.
+    /// The request's replicas have reported on the large value that it puts: from now on it takes
+    /// no room in the window, and its answer is no measurement.
     pub(crate) fn exempt(&mut self, slot: u32) {
         let request = &mut self.requests[slot as usize];
         let standing = core::mem::replace(&mut request.standing, Standing::Exempt);
@@ -342,7 +347,8 @@ impl FlowControl {
         lane.of_slowest(destination, |times| times.timeout_ns(attempt, is_heard))
     }
 
-    /// Until when to wait for what was sent once, at `sent_ns`, by what is known now.
+    /// Until when to wait for the answer to a datagram that was sent once, at `sent_ns`, as far as
+    /// is known now.
     pub(crate) fn wait_until_ns(&self, slot: u32, sent_ns: u64) -> u64 {
         let Request { lane, destination, .. } = self.requests[slot as usize];
         self.lanes[lane as usize].of_slowest(destination, |times| times.wait_until_ns(sent_ns))

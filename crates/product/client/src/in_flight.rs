@@ -52,7 +52,7 @@ use nicekv_proto::{ClientId, Datagram, Form, HeaderLayout, OpId, Opcode, lengthe
 use sequences::Sequences;
 use slot::{Slot, State};
 
-/// See the module.
+/// The table of requests in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     client: ClientId,
@@ -78,10 +78,10 @@ pub(crate) struct InFlight {
     pub(crate) counters: Counters,
 }
 
-/// What is known of a keyspace's gets and nodes.
+/// What is known about a keyspace's gets and nodes.
 #[derive(Clone, Debug)]
 struct KeyspaceState {
-    /// `None`: each request is a datagram of its own.
+    /// `None`: each request is sent in its own datagram.
     nodes: Option<AnsweringNodes>,
     /// Switches spread its hot keys.
     is_hot: bool,
@@ -95,12 +95,12 @@ impl KeyspaceState {
     }
 }
 
-/// A request on its way out.
+/// A request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 struct Outgoing {
     to: SocketAddrV4,
     slot: u32,
-    /// `None`: it is sent alone.
+    /// `None`: it is sent in its own datagram.
     batch_key: Option<BatchKey>,
 }
 
@@ -123,13 +123,13 @@ impl InFlight {
             done: VecDeque::new(),
             large: LargeValues::new(config),
             jitter: Jitter(config.jitter_seed),
-            // A stream of its own.
+            // The inverted seed gives a separate stream of random numbers.
             coordinator: Coordinator::new(config.coordination, &config.nodes, !config.jitter_seed),
             counters: Counters::default(),
         }
     }
 
-    /// The time of the input that follows, in nanoseconds of the boot-time clock.
+    /// Sets the time of the following input, in nanoseconds of the boot-time clock.
     pub(crate) fn set_now(&mut self, now_ns: u64) {
         self.large.now_ns = now_ns;
     }
@@ -150,7 +150,7 @@ impl InFlight {
         }
     }
 
-    /// The counters, with those of its parts.
+    /// The counters, including those of its parts.
     pub(crate) fn counters(&self) -> Counters {
         Counters { stragglers_refused: self.large.stragglers.refused, ..self.counters }
     }
@@ -164,13 +164,14 @@ impl InFlight {
         self.is_expired
     }
 
-    /// Later requests are sent under this client id.
+    /// Uses this client id for later requests.
     pub(crate) fn rename(&mut self, client: ClientId) {
-        // An id that was drawn twice would be refused again, and drawn again.
+        // If the driver draws the expired id again, the client stays expired, so that another one
+        // is drawn.
         (self.client, self.is_expired) = (client, self.is_expired && client == self.client);
     }
 
-    /// Sets the keyspace at an index that nothing is under way to, or at the next one.
+    /// Sets the keyspace at an index to which no request is in flight, or at the next new index.
     pub(crate) fn set_keyspace(&mut self, index: usize, keyspace: &Keyspace, config: &Config) {
         self.flow.reset_keyspace(index, config);
         if index == self.keyspaces.len() {
@@ -180,7 +181,7 @@ impl InFlight {
         }
     }
 
-    /// How the keyspace is partitioned, or whether its hot keys are spread, has changed.
+    /// Updates how the keyspace is partitioned, and whether its hot keys are spread.
     pub(crate) fn update_keyspace(&mut self, index: usize, keyspace: &Keyspace) {
         let state = &mut self.keyspaces[index];
         (state.nodes, state.is_hot) = (AnsweringNodes::of(keyspace), keyspace.is_hot);
@@ -190,12 +191,12 @@ impl InFlight {
         self.slots.iter().any(|slot| slot.keyspace == keyspace && slot.state != State::Free)
     }
 
-    /// Whether the switch finds the nodes.
+    /// Whether the switch finds the nodes for requests.
     pub(crate) fn is_coordinated_by_switch(&self) -> bool {
         self.coordinator.is_switch()
     }
 
-    /// The slot of an op that may be answered.
+    /// The slot of an op that is waiting for an answer.
     fn find(&self, op: OpId) -> Option<u32> {
         self.sequences.slot(op.sequence).filter(|index| self.slots[*index as usize].op == op)
     }
@@ -259,7 +260,7 @@ impl InFlight {
         self.take(index, step, now_ns);
     }
 
-    /// The datagram was dropped because its receiver was not its node.
+    /// A node has refused the datagram, because it is not the key's node.
     pub(crate) fn on_misdirected(&mut self, now_ns: u64, op: OpId) {
         let Some(index) = self.find(op) else {
             self.counters.stray_replies += 1;
@@ -281,7 +282,7 @@ impl InFlight {
         }
     }
 
-    /// Sends again, or gives up, what is due.
+    /// Retries or ends the requests that are due.
     pub(crate) fn on_deadline(&mut self, now_ns: u64) {
         self.coordinator.on_deadline(now_ns);
         while let Some(index) = self.timers.pop_due(now_ns) {
@@ -344,7 +345,7 @@ impl InFlight {
         self.large.take_delivered()
     }
 
-    /// Does what an exchange asks for.
+    /// Does what an exchange has asked for.
     fn take(&mut self, index: u32, step: Step, now_ns: u64) {
         match step {
             Step::Wait => {}
@@ -374,7 +375,8 @@ impl InFlight {
         self.enqueue(index, now_ns);
     }
 
-    /// The slot's datagram is written, and is sent when flow control admits it.
+    /// Passes the slot's datagram, which is written, to flow control; it is sent once that admits
+    /// it.
     fn enqueue(&mut self, index: u32, now_ns: u64) {
         let slot = &self.slots[index as usize];
         let (lane, bytes) = ((slot.keyspace, slot.round), slot.buffers.datagram.len());
@@ -418,7 +420,8 @@ impl InFlight {
             return self.set_timer(index, now_ns);
         }
         let wait_until_ns = self.flow.wait_until_ns(index, slot.sent_ns);
-        // Since the datagram left, one of the requests that share this outage may have lengthened the timeout.
+        // After the datagram was sent, another request of the same outage may have lengthened the
+        // timeout.
         if slot.attempts == 1 && now_ns < wait_until_ns {
             slot.retry_ns = now_ns + self.jitter.spread(wait_until_ns - now_ns);
             return self.set_timer(index, now_ns);
@@ -489,11 +492,12 @@ impl InFlight {
         self.enqueue(index, now_ns);
     }
 
-    /// Sets the slot's timer to the time of its next try. While chunks of it are under way, their transfer decides instead.
+    /// Sets the slot's timer to the time of its next try. While its chunks are in flight, the
+    /// transfer decides instead.
     fn wait(&mut self, index: u32, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
         slot.retry_ns = match slot.state == State::Reading || slot.buffers.is_awaited() {
-            // The deadline may still move.
+            // The deadline may still be extended.
             true => u64::MAX,
             false => now_ns + self.jitter.spread(self.flow.timeout_ns(index, slot.attempts)),
         };
@@ -519,14 +523,14 @@ impl InFlight {
     }
 }
 
-/// Datagrams.
+/// Sending of datagrams.
 impl InFlight {
     /// Writes a query for the directory to `out`, if one is due.
     pub(crate) fn poll_query(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         self.coordinator.poll_query(out)
     }
 
-    /// Writes the next datagram of requests to `out`, and returns where it goes.
+    /// Writes the next datagram of requests to `out`, and returns its address.
     pub(crate) fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<SocketAddrV4> {
         if self.batcher.is_empty() {
             for _ in 0..LOOKAHEAD_MAX {
@@ -565,12 +569,14 @@ impl InFlight {
                 slot.buffers.to = self.coordinator.direct(out);
             }
             let (is_first, is_get) = (slot.attempts == 1, slot.exchange.is_asked_of_one());
-            // A retried get asks the owner: a holder may have lost what the switch believes it has.
+            // A retried get is sent to the owner: a holder may have lost the copy that the switch
+            // believes it has.
             let may_go_to_holder = is_first || !is_get;
             if keyspace.is_hot && may_go_to_holder && !is_directed {
                 leave_room_for_stamp(out);
             }
-            // A retry goes alone: the first datagram may have been lost because it was shared.
+            // A retry is sent in its own datagram, because the first one may have been lost by
+            // sharing one.
             let is_large = slot.buffers.large.is_some();
             let may_share = is_first && slot.exchange.may_share() && !is_directed && !is_large;
             let nodes = keyspace.nodes.as_ref().filter(|_| may_share);
@@ -580,14 +586,16 @@ impl InFlight {
         None
     }
 
-    /// The slot's request leaves in the datagram that `leader` leads, which may be the slot itself.
+    /// Records that the slot's request is sent in the datagram that `leader` leads, which may be
+    /// the slot itself.
     fn set_leader(&mut self, index: u32, leader: u32) {
         let vnode = self.slots[leader as usize].buffers.vnode;
         self.slots[index as usize].leader = (vnode, index == leader);
     }
 
-    /// Pads the datagram of a get that is sent alone to the length of its reply (G8). One that goes to a node directly is
-    /// for a process, not for the kernel.
+    /// Pads the datagram of a get that is sent alone to the length of its reply (G8). A get that is
+    /// sent directly to a node is not padded, because the node's process answers it, not its
+    /// kernel.
     fn pad_get(&self, index: u32, datagram: &mut Vec<u8>) {
         let slot = &self.slots[index as usize];
         let bytes = self.keyspaces[slot.keyspace].get_length.bytes();
@@ -597,7 +605,7 @@ impl InFlight {
         }
     }
 
-    /// The answer to a get says how long the next ones are to be.
+    /// Takes the padded length for the next gets from the answer to a get.
     fn note_get_length(&mut self, index: u32, datagram: &Datagram<'_>) {
         let slot = &self.slots[index as usize];
         if let Datagram::Reply(reply) = datagram

@@ -1,12 +1,13 @@
 //! Random numbers for jitter.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): enough to keep clients from retrying in step. Seeds of simulations that found bugs
-/// depend on these very numbers, so this is not a library's generator.
+/// SplitMix64 (Steele, Lea, Flood 2014): random enough to keep clients from retrying in step. Not a
+/// library's generator, because the seeds of simulations that found bugs depend on exactly these
+/// numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(pub(crate) u64);
 
 impl Jitter {
-    /// `nanoseconds` and up to a quarter more.
+    /// `nanoseconds` plus up to a quarter.
     pub(crate) fn spread(&mut self, nanoseconds: u64) -> u64 {
         nanoseconds + self.next() % (nanoseconds / 4 + 1)
     }

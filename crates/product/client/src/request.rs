@@ -228,7 +228,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// An answer less its value, which is in the buffers of its exchange.
+/// An answer without its value, which is in the buffers of its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) outcome: Outcome,

@@ -39,14 +39,15 @@ pub struct Scan {
     numbers: u32,
 }
 
-/// The keys after `after` with these match values.
+/// A part of the scan that is left: the keys after `after` with these match values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     number: u32,
     range: MatchRange,
     after: Option<Vec<u8>>,
     is_asked: bool,
-    /// Pieces that are requested at once; 1: the part is known to be in one partition, or was.
+    /// Number of pieces to request at once; 1: the part is, or was, known to be within one
+    /// partition.
     pieces: u8,
 }
 
@@ -61,19 +62,20 @@ impl Part {
         }
     }
 
-    /// Whether a piece covers more keys. One with no room for a key still says how far its partition goes.
+    /// Whether a piece covers further keys. A piece without room for a key still tells how far its
+    /// partition extends.
     fn is_advanced_by(&self, piece: &ScanPiece<'_>) -> bool {
         !piece.more || piece.covered_through() > self.after.as_deref()
     }
 
-    /// The match values of this part from `first` to below `end`, if there are any.
+    /// The match values of this part from `first` to below `end`; `None` if there are none.
     fn between(&self, first: Option<u128>, end: Option<u128>) -> Option<Self> {
         let last = end.map_or(Some(self.range.last()), |end| end.checked_sub(1))?;
         let range = MatchRange::new(first?, last).ok()?;
         Some(Self { range, is_asked: false, ..self.clone() })
     }
 
-    /// What is left of a piece's range behind its last key.
+    /// The part of a piece's range after its last key.
     fn behind(&self, piece: &ScanPiece<'_>) -> Option<Self> {
         let after = if self.is_advanced_by(piece) { piece.covered_through() } else { self.after.as_deref() };
         piece.more.then(|| Self {
@@ -94,7 +96,7 @@ impl Scan {
         Self { wants, piece_bytes_max: DATAGRAM_BYTES_MAX, last: None, parts: alloc::vec![whole], numbers: 1 }
     }
 
-    /// Makes pieces of about `bytes`, at most a datagram.
+    /// Requests pieces of about `bytes`, at most a datagram.
     pub fn in_pieces_of(self, bytes: usize) -> Self {
         Self { piece_bytes_max: bytes, ..self }
     }
@@ -181,11 +183,11 @@ impl Scan {
         if useful.is_empty() {
             return false;
         }
-        // Beyond all the pieces that a switch made there may be as many again.
+        // If the switch has made all the pieces, there may be as many partitions again beyond them.
         let is_full = useful.len() == usize::from(part.pieces) && part.pieces > 1;
         let (mut left, mut next) = (Vec::new(), Some(part.range.first()));
         for piece in useful {
-            // It overlaps the one before: the switch's tables have changed in between.
+            // It overlaps the piece before, because the switch's tables have changed in between.
             if next.is_none_or(|next| piece.range.first() < next) {
                 continue;
             }
@@ -231,7 +233,8 @@ mod tests {
         }
     }
 
-    /// Number, first and last value, after which key, in how many pieces.
+    /// A requested part: number, first and last match value, the key after which it continues,
+    /// number of pieces.
     type Asked = (u32, u128, u128, Option<Vec<u8>>, u8);
 
     fn asked(scan: &mut Scan) -> Vec<Asked> {
@@ -247,7 +250,7 @@ mod tests {
         Some(key.into())
     }
 
-    /// The first values of those that say something.
+    /// The first match values of the pieces that were of use.
     fn take(scan: &mut Scan, number: u32, pieces: &[ScanPiece<'_>]) -> Vec<u128> {
         let mut told = Vec::new();
         let is_told = scan.take(number, pieces.iter().copied(), |piece| told.push(piece.range.first()));
@@ -266,7 +269,7 @@ mod tests {
         assert_eq!(take(&mut scan, 0, &[piece(0, 99, Some(b"k"))]), [0]);
         assert_eq!(asked(&mut scan), [(0, 0, 99, after("k"), 1), (1, 100, u128::MAX, None, 1)]);
         assert_eq!(take(&mut scan, 1, &[piece(100, u128::MAX, None)]), [100]);
-        // The partition was split meanwhile: what is after the key is left of both halves.
+        // The partition was split meanwhile: of both halves, the part after the key is left.
         assert_eq!(take(&mut scan, 0, &[piece(0, 49, None)]), [0]);
         assert_eq!(asked(&mut scan), [(0, 50, 99, after("k"), 1)]);
         assert!(!take(&mut scan, 0, &[piece(50, 99, None)]).is_empty() && scan.is_done());
@@ -296,7 +299,7 @@ mod tests {
             (0, 0, 99, after("k"), 1),
             (1, 100, 199, after("a"), 4),
             (2, 300, 399, after("a"), 4),
-            // There was room for no key.
+            // The piece had room for no key.
             (3, 400, 499, after("a"), 1),
             (4, 500, u128::MAX, after("a"), 4),
         ];
@@ -359,13 +362,16 @@ mod tests {
         asked(&mut scan);
         for strange in [piece(1, 9, None), piece(0, 9, Some(b"a")), piece(0, 9, Some(b"m"))] {
             assert!(take(&mut scan, 0, &[strange]).is_empty(), "{strange:?}");
-            assert_eq!(asked(&mut scan).len(), 1, "it is asked for again");
+            assert_eq!(asked(&mut scan).len(), 1, "the part is requested again");
         }
         assert!(take(&mut scan, 7, &[piece(0, 9, None)]).is_empty());
         scan.give_up(0);
         assert_eq!((scan.asked(), scan.unasked()), (0, Some(0)));
         assert!(!take(&mut scan, 0, &[piece(0, 9, Some(b"n"))]).is_empty());
         scan.ask(0);
-        assert!(take(&mut scan, 0, &[piece(0, 10, None)]).is_empty(), "more than was asked for");
+        assert!(
+            take(&mut scan, 0, &[piece(0, 10, None)]).is_empty(),
+            "the piece exceeds the requested range"
+        );
     }
 }

@@ -94,7 +94,8 @@ impl TimerWheel {
             self.current = self.current.max(now_tick);
             return None;
         };
-        // Stays one tick before the bucket while it has timers, so that they are found again.
+        // `current` stays one tick before the bucket while it contains timers, so that they are
+        // found again.
         self.current = tick - 1;
         let index = self.heads[tick as usize % BUCKETS];
         self.clear(index);
@@ -167,7 +168,8 @@ mod tests {
             assert_eq!(wheel.pop_due(due - 1), None);
             assert_eq!((wheel.pop_due(due), wheel.next_due_ns()), (Some(2), None));
         }
-        // More than a turn away: at its end. In the past: in the next tick.
+        // One timer is more than a turn away: it fires at the end of the turn. One is in the past:
+        // it fires in the next tick.
         wheel.set(1, now, now + 3 * ROUND_NS);
         assert_eq!(wheel.next_due_ns(), Some((now / TICK_NS + BUCKETS as u64 - 1) * TICK_NS));
         wheel.clear(1);

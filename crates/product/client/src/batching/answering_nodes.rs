@@ -25,10 +25,11 @@ use nicekv_proto::{KeyOrder, KeyspaceId};
 
 /// How long an answer is believed: long against a round trip, short against the life of a switch's tables.
 const BELIEVED_NS: u64 = 100_000_000;
-/// How long a partition stays apart after a shared datagram was not answered.
+/// How long a partition's requests are kept in separate datagrams after a shared datagram was not
+/// answered.
 const APART_NS: u64 = 1_000_000_000;
 
-/// What requests in one datagram have in common.
+/// What all requests in a datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchKey {
     /// The partition of their keys.
@@ -37,17 +38,17 @@ pub(crate) enum BatchKey {
     Node(KeyspaceId, SocketAddrV4),
 }
 
-/// Which node answers gets of a partition.
+/// The node that answers gets of a partition.
 #[derive(Clone, Copy, Debug, Default)]
 struct Partition {
     node: Option<SocketAddrV4>,
-    /// Until when that is believed.
+    /// How long the node is believed to answer.
     until_ns: u64,
-    /// No answer is believed before this time.
+    /// Answers before this time are ignored.
     apart_ns: u64,
 }
 
-/// The nodes that answer gets in a keyspace. See the module.
+/// For each partition of a keyspace, the node that answers its gets.
 #[derive(Clone, Debug)]
 pub(crate) struct AnsweringNodes {
     keyspace: KeyspaceId,
@@ -78,7 +79,7 @@ impl AnsweringNodes {
         }
     }
 
-    /// `node` has answered a get that led its datagram.
+    /// `node` has answered a get that was the leader of its datagram.
     pub(crate) fn answered(&mut self, vnode: u16, node: SocketAddrV4, now_ns: u64) {
         let partition = self.partition_of(vnode);
         let partition = &mut self.partitions[usize::from(partition)];

@@ -1,25 +1,25 @@
-//! How long gets are padded, so that the kernel of a node can answer them in place (G8): as long as the longest recent
-//! reply.
+//! How long gets are padded: as long as the longest recent reply, so that a node's kernel can
+//! answer in the same buffer (G8).
 
-/// A longer reply counts until this many replies came after it.
+/// A long reply is forgotten after this many replies.
 const REPLIES: u16 = 256;
 
 /// The padded length of gets in a keyspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GetLength {
     bytes: u16,
-    /// The longest in the present count of [`REPLIES`].
+    /// The longest reply among the current [`REPLIES`].
     longest: u16,
     replies: u16,
 }
 
 impl GetLength {
-    /// Gets are padded with zeros to this many bytes.
+    /// The length to which gets are padded with zeros.
     pub(crate) fn bytes(self) -> usize {
         self.bytes.into()
     }
 
-    /// A get was answered; `useful` is the length of the reply if a kernel can give it.
+    /// A get was answered. `useful`: the length of the reply, if a kernel can give it.
     pub(crate) fn answered(&mut self, useful: i64) {
         self.longest = self.longest.max(u16::try_from(useful).unwrap_or_default());
         self.bytes = self.bytes.max(self.longest);
@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(length.bytes(), 0);
         length.answered(300);
         (0..300).for_each(|_| length.answered(120));
-        assert_eq!(length.bytes(), 300, "a count later");
+        assert_eq!(length.bytes(), 300, "256 replies later");
         (0..300).for_each(|_| length.answered(120));
         assert_eq!(length.bytes(), 120);
         (0..600).for_each(|_| length.answered(0));

@@ -8,36 +8,37 @@ use nicekv_proto::limits::{DATAGRAM_BYTES_MAX, MEMBERS_MAX, small_value_bytes_ma
 use nicekv_proto::quorum::{Quorum, QuorumHeld, Timestamp};
 use nicekv_proto::{Datagram, HeaderLayout, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId, Operation};
 
-/// What an exchange writes to. A slot keeps it for its next request, so nothing is allocated.
+/// The buffers that an exchange writes to. A slot keeps them for its next request, so that nothing
+/// is allocated.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
-    /// See [`Config`](crate::Config).
+    /// As in [`Config`](crate::Config).
     message_value_bytes_max: usize,
     /// Where the datagram goes.
     pub(crate) to: SocketAddrV4,
-    /// Where chunks of a large value are requested.
+    /// Address to which requests for chunks of a large value are sent.
     pub(crate) unicast: SocketAddrV4,
     /// Vnode of the key.
     pub(crate) vnode: u16,
-    /// The keyspace is replicated by chains, so a directory tells the node.
+    /// The keyspace is replicated by chains, so a directory may give the node.
     pub(crate) is_for_chain: bool,
-    /// The datagram of the present round.
+    /// The datagram of the current round.
     pub(crate) datagram: Vec<u8>,
-    /// The value of the answer; before it, whatever the exchange needs.
+    /// The value of the answer; before the answer, scratch space of the exchange.
     pub(crate) value: Vec<u8>,
     /// The large value that is put or read.
     pub(crate) large: Option<Box<Large>>,
-    /// The value of the request that begins, if its caller shares it.
+    /// The value of the request that begins, if the caller shares its buffer.
     pub(crate) shared: Option<SharedBytes>,
-    /// The next datagram while the present one is read.
+    /// Where the next datagram is written while the current one is read.
     pub(super) spare: Vec<u8>,
     /// Which replicas have answered, and what they hold.
     pub(super) held: Vec<Held>,
-    /// The ranges of the pieces of a scan, which are in `value`.
+    /// The ranges of a scan's pieces; the pieces are in `value`.
     pub(super) covered: Vec<MatchRange>,
 }
 
-/// What a replica of a quorum keyspace holds durably, by its answer.
+/// What a replica of a quorum keyspace holds durably, according to its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) node: NodeId,
@@ -66,12 +67,12 @@ impl Buffers {
         }
     }
 
-    /// Replicas that hold this version or a newer one.
+    /// Number of replicas that hold this version or a newer one.
     pub(super) fn holders(&self, timestamp: Timestamp) -> usize {
         self.held.iter().filter(|held| held.timestamp >= timestamp).count()
     }
 
-    /// Notes a replica's answer; false if there are too many replicas.
+    /// Records a replica's answer. Returns false if there are too many replicas.
     pub(super) fn note_held(&mut self, answer: &QuorumHeld<'_>) -> bool {
         let QuorumHeld { node, timestamp, floor, .. } = *answer;
         if let Some(known) = self.held.iter_mut().find(|held| held.node == node) {
@@ -85,7 +86,7 @@ impl Buffers {
         has_room
     }
 
-    /// Keyspace and key of the present datagram, with this op id.
+    /// Keyspace and key of the current datagram, combined with this op id.
     pub(super) fn about(&self, op: OpId) -> About {
         let header = HeaderLayout::peek(&self.datagram).expect("encoded here");
         About { keyspace: KeyspaceId(header.keyspace.get()), op, digest: KeyDigest(header.digest) }
@@ -111,7 +112,7 @@ impl Buffers {
         Some(reference)
     }
 
-    /// Frees buffers that are much longer than a datagram: the request is over.
+    /// After the request is over: frees buffers that are much longer than a datagram.
     #[cold]
     pub(crate) fn shrink(&mut self) {
         for buffer in [&mut self.datagram, &mut self.spare] {
@@ -126,19 +127,19 @@ impl Buffers {
         self.value.extend_from_slice(value);
     }
 
-    /// Replaces the datagram by the one that `write` makes of it.
+    /// Replaces the datagram by the one that `write` derives from it.
     pub(super) fn rewrite(&mut self, write: impl FnOnce(Datagram<'_>, &[u8], &mut Vec<u8>)) {
         let datagram = Datagram::decode(&self.datagram).expect("encoded here").1;
         write(datagram, &self.value, &mut self.spare);
         core::mem::swap(&mut self.datagram, &mut self.spare);
     }
 
-    /// Whether chunks are under way to replicas.
+    /// Whether chunks are being sent to replicas.
     pub(crate) fn is_sending(&self) -> bool {
         matches!(self.large.as_deref(), Some(Large::Put(put)) if put.is_sending())
     }
 
-    /// Whether there can be no answer before more chunks have arrived.
+    /// Whether no answer is possible before more chunks have arrived at replicas.
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(self.large.as_deref(), Some(Large::Put(put)) if put.is_awaited())
     }

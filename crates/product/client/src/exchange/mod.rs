@@ -30,12 +30,13 @@ pub(crate) enum Exchange {
 }
 
 impl Exchange {
-    /// Whether its datagram may be padded with zeros: a get that any consistent replica answers.
+    /// Whether the datagram may be padded with zeros: only a get that any consistent replica may
+    /// answer.
     pub(crate) fn may_be_padded(&self) -> bool {
         matches!(self, Self::Multicast(exchange) if exchange.is_get())
     }
 
-    /// Fails if the protocol has no such request.
+    /// Fails if the keyspace's protocol does not support the request.
     #[inline]
     pub(crate) fn new(replication: Replication, request: &Request<'_>) -> Result<Self, SubmitError> {
         Ok(match replication {
@@ -68,7 +69,8 @@ impl Exchange {
         }
     }
 
-    /// Whether it reads a key and changes nothing, so that it may start over under another op id.
+    /// Whether the request reads a key and changes nothing, so that it may start over under another
+    /// op id.
     pub(crate) fn is_get(&self) -> bool {
         match self {
             Self::Multicast(exchange) => exchange.is_get(),
@@ -76,17 +78,17 @@ impl Exchange {
         }
     }
 
-    /// Whether the switch passes its datagram to one node, which answers.
+    /// Whether the switch passes the datagram to a single node, which answers.
     pub(crate) fn is_asked_of_one(&self) -> bool {
         matches!(self, Self::Multicast(exchange) if exchange.is_get())
     }
 
-    /// Whether it may share a datagram with others.
+    /// Whether the request may share a datagram with others.
     pub(crate) fn may_share(&self) -> bool {
         !matches!(self, Self::Multicast(exchange) if exchange.is_scan() || exchange.is_about_channels())
     }
 
-    /// Whether it is about a channel instead of a key.
+    /// Whether the request is about a channel, not a key.
     pub(crate) fn is_about_channels(&self) -> bool {
         matches!(self, Self::Multicast(exchange) if exchange.is_about_channels())
     }
@@ -115,7 +117,7 @@ impl Exchange {
         }
     }
 
-    /// The error of a request that is given up now.
+    /// The error of a request that is ended now without an answer.
     pub(crate) fn given_up(&self) -> OperationError {
         match self {
             Self::Multicast(exchange) => exchange.given_up(),

@@ -39,23 +39,23 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MulticastExchange {
     kind: Kind,
-    /// Replicas were busy, and the op was not sent since.
+    /// Replicas have refused the op as busy, and it was not sent since.
     is_refused: bool,
-    /// A large value that answers is being read; the error if that fails.
+    /// A large value of the answer is being read; this is the error if that fails.
     unread: Option<OperationError>,
     /// Longest value that an update may result in.
     result_bytes_max: usize,
-    /// The one large value that the request reads.
+    /// The reference that the value must have, if the request reads a particular large value.
     only: Option<Reference>,
-    /// What a scan still lacks.
+    /// The part of a scan that has not arrived.
     wanted: Wanted,
 }
 
-/// The part of a scan that has not come.
+/// The part of a scan that has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     range: MatchRange,
-    /// Match values of it: 2^128 wraps to 0.
+    /// Number of missing match values; 2^128 wraps to 0.
     values: u128,
     pieces: u8,
 }
@@ -224,12 +224,12 @@ impl MulticastExchange {
         }
     }
 
-    /// A reply while a large value is read: a replica that cannot send its chunks.
+    /// Handles a reply that arrives while a large value is read: a replica cannot send its chunks.
     fn on_reply_while_reading(&mut self, reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
         let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
         let named = reply.large();
         match reply.status {
-            // Missing chunks are requested again.
+            // Chunks that do not arrive will be requested again.
             Status::Busy | Status::Expired => Step::Wait,
             _ if named == Some(read.reference()) => {
                 read.take_token(reply.integer as u64);
@@ -238,14 +238,15 @@ impl MulticastExchange {
             Status::NotFound | Status::NoSuchKeyspace if self.kind == Kind::Update => {
                 Step::Done(Err(self.unread.expect("it is being read")))
             }
-            // The update is answered once more.
+            // A repeated answer to the update.
             _ if self.kind == Kind::Update => Step::Wait,
             Status::NoSuchKeyspace => Step::Done(Err(OperationError::NoSuchKeyspace)),
             _ => Step::RestartNow,
         }
     }
 
-    /// A piece of a scan has come. It is the last if nothing is missing or no more can come.
+    /// A piece of a scan has arrived. It is the last one if nothing is missing, or no more can
+    /// arrive.
     fn gather(&mut self, piece: &ScanPiece<'_>, buffers: &mut Buffers) -> Step {
         let Wanted { range: asked, values, pieces } = &mut self.wanted;
         let covered = piece.range;
@@ -264,7 +265,7 @@ impl MulticastExchange {
 
     pub(super) fn on_timeout(&self, buffers: &Buffers) -> Step {
         if self.is_scan() && !buffers.covered.is_empty() {
-            // The caller scans what is missing.
+            // The caller will scan the missing part.
             return Step::Done(Ok(LISTED));
         }
         Step::Resend
@@ -334,7 +335,7 @@ fn rename(update: Update<'_>, out: &mut Vec<u8>) {
     Update { operation, ..update }.encode(out);
 }
 
-/// The answer to a scan, whose value is its pieces, and to a subscription.
+/// The answer to a subscription, and to a scan, whose value is the pieces.
 const LISTED: Summary = Summary {
     outcome: Outcome::Done,
     version: OpId::NONE,
@@ -354,7 +355,7 @@ fn summary(reply: &Reply<'_>, kind: Kind) -> Result<Summary, OperationError> {
         outcome,
         version: reply.version,
         expiry_ms: reply.expiry_ms,
-        // In the reply to a get it is the padded length of the next get.
+        // In the reply to a get, the integer is the padded length for the next get.
         integer: if kind == Kind::Get { 0 } else { reply.integer },
         has_value: reply.value.is_some(),
         form: reply.form.told(),

@@ -51,8 +51,9 @@ enum Kind {
     Delete,
 }
 
-/// Its buffers hold in `value` what a set stores or the newest value that a get has seen, and in `held` what each replica
-/// is known to hold durably, all in `epoch`.
+/// An exchange with a quorum keyspace. In its buffers, `value` is the value that a set stores, or
+/// the newest value that a get has seen; `held` is what each replica is known to hold durably in
+/// `epoch`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuorumExchange {
     quorum: Quorum,
@@ -64,9 +65,10 @@ pub(crate) struct QuorumExchange {
     chosen: Option<Timestamp>,
     /// The newest version in the answers to the query.
     newest: Timestamp,
-    /// Whether it has a value.
+    /// Whether the newest version has a value.
     present: bool,
-    /// The value that is stored, or the newest version, is large; the buffers have its reference.
+    /// The version that is stored, or the newest version, has a large value; its reference is in
+    /// the buffers.
     is_large: bool,
     /// The large value is being read.
     is_reading: bool,
@@ -120,7 +122,7 @@ impl QuorumExchange {
         Round::Read
     }
 
-    /// The large value that was to be read is gone.
+    /// Starts over, because the large value that was to be read is gone.
     pub(super) fn begin_afresh(&mut self, Attempt { op, .. }: Attempt, buffers: &mut Buffers) -> Round {
         *self = Self { op, ..Self::new_of(self.quorum, self.kind, self.key_bytes) };
         buffers.held.clear();
@@ -153,9 +155,9 @@ impl QuorumExchange {
         }
         let has_enough = !self.is_storing && buffers.held.len() >= self.quorum.read_set();
         match self.kind {
-            // It has waited long enough for answers that show k holders.
+            // The get has waited long enough for answers that show k holders.
             Kind::Get if has_enough => self.store(buffers),
-            // It has waited long enough for an answer that permits to store again.
+            // The put has waited long enough for an answer that permits to store again.
             _ if has_enough && self.chosen.is_some() => Step::Done(Err(OperationError::OutcomeUnknown)),
             _ => Step::Resend,
         }
@@ -164,12 +166,12 @@ impl QuorumExchange {
     pub(super) fn given_up(&self) -> OperationError {
         match self.kind {
             Kind::Set | Kind::Delete if self.chosen.is_some() => OperationError::OutcomeUnknown,
-            // No store was sent, or only of a version that had been put before.
+            // No store was sent, or only one of a version that had been put before.
             _ => OperationError::TimedOut,
         }
     }
 
-    /// Replicas are in a newer epoch and do not take the store.
+    /// Replicas are in a newer epoch and did not take the store: queries again.
     fn query_in_new_epoch(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> Step {
         self.is_storing = false;
         if self.kind == Kind::Get {
@@ -188,7 +190,7 @@ impl QuorumExchange {
         }
     }
 
-    /// Counts an answer; false if it is of no use.
+    /// Counts an answer. Returns false if it is of no use.
     fn count(&mut self, held: &QuorumHeld<'_>, buffers: &mut Buffers) -> bool {
         if !self.is_possible(held) {
             return false;
@@ -218,7 +220,7 @@ impl QuorumExchange {
         true
     }
 
-    /// Whether the key can hold this value, which may have to be written back.
+    /// Whether a value of this length is possible for the key; it may have to be written back.
     fn is_possible(&self, held: &QuorumHeld<'_>) -> bool {
         let (value, form) = match held.content {
             Content::Absent | Content::Present => return true,
@@ -228,7 +230,7 @@ impl QuorumExchange {
         form.check_beside(self.key_bytes, Some(value)).is_ok()
     }
 
-    /// Goes on if there are enough answers.
+    /// Continues if there are enough answers.
     fn judge(&mut self, buffers: &mut Buffers) -> Step {
         if let Some(chosen) = self.chosen {
             return self.judge_chosen(chosen, buffers);
@@ -242,14 +244,15 @@ impl QuorumExchange {
         if answered >= read_set && (is_held || self.newest == Timestamp::NEVER) {
             self.done(buffers)
         } else if answered >= read_set.max(write_set) {
-            // Fewer answers could not show k holders. More might, but would wait for the slow replicas.
+            // Fewer answers could not show k holders. Waiting for more would mean waiting for the
+            // slow replicas.
             self.store(buffers)
         } else {
             Step::Wait
         }
     }
 
-    /// The same for a version that is stored, or was in an earlier epoch.
+    /// The same, for a version that is being stored, or was in an earlier epoch.
     fn judge_chosen(&mut self, chosen: Timestamp, buffers: &mut Buffers) -> Step {
         if buffers.holders(chosen) >= self.quorum.write_set() {
             return self.done(buffers);
@@ -275,7 +278,7 @@ impl QuorumExchange {
         Timestamp { counter: self.newest.counter.max(floor), ..self.newest }.next(self.op)
     }
 
-    /// Stores: a put its value under its timestamp, a get what it has read.
+    /// Stores: a put its value under its timestamp, a get the version that it has read.
     fn store(&mut self, buffers: &mut Buffers) -> Step {
         let timestamp = match (self.kind, self.chosen) {
             (Kind::Get, _) => Some(self.newest),
@@ -310,7 +313,7 @@ impl QuorumExchange {
         if has_value && self.is_large { self.read(summary, buffers) } else { Step::Done(Ok(summary)) }
     }
 
-    /// The answer refers to a large value, which is read from its holders.
+    /// The answer refers to a large value: reads it from its holders.
     fn read(&mut self, summary: Summary, buffers: &mut Buffers) -> Step {
         let reference = Reference::checked(&buffers.value);
         let about = buffers.about(self.op);
@@ -323,7 +326,7 @@ impl QuorumExchange {
     }
 }
 
-/// A reply while a large value is read: a replica that cannot send its chunks.
+/// Handles a reply that arrives while a large value is read: a replica cannot send its chunks.
 fn on_reply_while_reading(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
     let Some(Large::Read(read)) = buffers.large.as_deref_mut() else { return Step::Stray };
     let named = reply.large();
@@ -334,12 +337,12 @@ fn on_reply_while_reading(reply: &Reply<'_>, buffers: &mut Buffers) -> Step {
         }
         Status::NotFound if !read.lose_holder() => Step::RestartNow,
         Status::NoSuchKeyspace => Step::Done(Err(OperationError::NoSuchKeyspace)),
-        // Missing chunks are requested again.
+        // Chunks that do not arrive will be requested again.
         _ => Step::Wait,
     }
 }
 
-/// The query of a get, made of an earlier datagram of its exchange.
+/// The query of a get, derived from an earlier datagram of the same exchange.
 fn query_again<'a>(datagram: &Datagram<'a>, op: OpId) -> QuorumQuery<'a> {
     let (keyspace, digest, reply_to, quorum, key) = match *datagram {
         Datagram::QuorumStore(QuorumStore { keyspace, digest, reply_to, quorum, key, .. })

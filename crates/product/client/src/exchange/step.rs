@@ -1,38 +1,39 @@
-//! What an exchange and its driver tell each other.
+//! The interface between an exchange and its driver.
 
 use crate::OperationError;
 use crate::request::Summary;
 use nicekv_proto::OpId;
 
-/// What an exchange wants.
+/// What an exchange asks its driver to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// More answers.
+    /// Wait for more answers.
     Wait,
-    /// Nothing: the datagram is of no use to it.
+    /// Nothing: the exchange cannot use the datagram.
     Stray,
-    /// Send the datagram once more.
+    /// Send the same datagram again.
     Resend,
-    /// Send the datagram that it has written, as a round of its own.
+    /// Send the datagram that the exchange has written, as a new round.
     Send(Round),
-    /// Start over with a new op id after a pause: under the present one nothing was stored, nor will be.
+    /// Start over with a new op id after a pause: nothing was stored under the current one, or will
+    /// be.
     RestartLater,
     /// Read the large value in [`Buffers::large`](super::Buffers::large), to which the answer refers.
     ReadLarge,
     /// Start over with a new op id at once: the large value that was being read is gone.
     RestartNow,
-    /// End with the outcome unknown: the replicas have forgotten this client id (R10).
+    /// End the request with the outcome unknown: the replicas have forgotten this client id (R10).
     ClientExpired,
-    /// End.
+    /// End the request with this result.
     Done(Result<Summary, OperationError>),
 }
 
-/// What a datagram makes replicas do, which determines how long they take.
+/// What replicas do with the datagrams of a round, which determines how long they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
-    /// Look something up.
+    /// They look something up.
     Read,
-    /// Store something durably.
+    /// They store something durably.
     Write,
 }
 

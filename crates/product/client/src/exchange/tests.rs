@@ -1,4 +1,4 @@
-//! Each exchange alone: what it sends, and what it makes of answers and timeouts.
+//! Tests of each exchange alone: what it sends, and how it handles answers and timeouts.
 
 use super::*;
 use crate::request::Summary;

@@ -25,12 +25,12 @@ pub struct Pieces {
     pub listed: Vec<Listed>,
 }
 
-/// The request for a part of a scan, less the key after which it continues.
+/// The request for a part of a scan, without the key after which it continues.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     wants: ScanWants,
     range: MatchRange,
-    /// It has no such key: it starts at the beginning.
+    /// There is no such key: the part starts at the beginning.
     begins: bool,
     bytes_max: usize,
     pieces: u8,

@@ -20,14 +20,15 @@ const WINDOW_INITIAL: usize = 64;
 /// Fixed-point unit of the size: one datagram.
 const ONE: u64 = 1 << 16;
 
-/// See the module.
+/// The congestion window of a lane.
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionWindow {
     /// In units of [`ONE`].
     size: u64,
     size_max: u64,
     under_way: usize,
-    /// When it shrank last. What was sent before does not shrink it again.
+    /// When the window last shrank. The loss of a datagram sent before that does not shrink it
+    /// again.
     shrunk_ns: u64,
     base_ns: u64,
 }
@@ -51,22 +52,22 @@ impl CongestionWindow {
         self.base_ns
     }
 
-    /// So many datagrams were sent. One message may be longer than the window.
+    /// This many datagrams were sent. One message may be longer than the window.
     pub(crate) fn entered(&mut self, datagrams: u16) {
         self.under_way += usize::from(datagrams);
     }
 
-    /// They are no longer under way, as far as is known.
+    /// This many datagrams are no longer in flight, as far as is known.
     pub(crate) fn left(&mut self, datagrams: u16) {
         self.under_way -= usize::from(datagrams);
     }
 
-    /// What was sent once, at `sent_ns`, is answered; `smoothed_ns` is the mean time of answers. Called before
-    /// [`Self::left`].
+    /// A request that was sent once, at `sent_ns`, is answered; `smoothed_ns` is the mean time of
+    /// answers. Called before [`Self::left`].
     pub(crate) fn answered(&mut self, now_ns: u64, sent_ns: u64, smoothed_ns: u64, datagrams: u16) {
         let took_ns = now_ns.saturating_sub(sent_ns);
         self.base_ns = self.base_ns.min(took_ns.max(1));
-        // A single late answer is an accident, not a queue.
+        // A single late answer is not a sign of a queue.
         let took_ns = took_ns.min(smoothed_ns);
         let queued_ns = took_ns.saturating_sub(self.base_ns);
         if queued_ns > DELAY_TARGET_NS {
@@ -76,13 +77,13 @@ impl CongestionWindow {
             }
             self.shrink(now_ns, sent_ns, (took_ns - excess_ns, took_ns));
         } else if self.under_way * 2 >= self.size() {
-            // A window that is not used says nothing about a larger one.
+            // If the window is not full, answers tell nothing about a larger one.
             let step = if queued_ns < DELAY_TARGET_NS / 2 { ONE / 8 } else { ONE * ONE / self.size };
             self.size = (self.size + step * u64::from(datagrams)).min(self.size_max);
         }
     }
 
-    /// What was sent at `sent_ns` is lost, while others are answered.
+    /// A datagram that was sent at `sent_ns` is lost, while others are answered.
     pub(crate) fn lost(&mut self, now_ns: u64, sent_ns: u64) {
         self.shrink(now_ns, sent_ns, (1, 2));
     }
@@ -103,8 +104,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Replicas that do one op after the other, each in `service_ns`, and a client that always has more. Returns the window's size and the
-    /// longest queue, of the second half.
+    /// Simulates replicas that execute one op after the other, each in `service_ns`, and a client
+    /// that always has more. Returns the window's size and the longest queue in the second half.
     fn saturate(window: &mut CongestionWindow, service_ns: u64, answers: u64) -> (usize, usize) {
         let (mut queue, mut now_ns, mut smoothed_ns) = (std::collections::VecDeque::new(), MS, 0);
         let mut longest = 0;

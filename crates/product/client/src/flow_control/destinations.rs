@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Requests under way to a silent destination.
+/// Maximum requests in flight to a silent destination.
 pub(crate) const PROBES_MAX: u32 = 8;
 const DESTINATIONS: usize = 256;
 
@@ -28,15 +28,16 @@ const DESTINATIONS: usize = 256;
 struct Destination {
     heard_ns: u64,
     is_silent: bool,
-    /// Requests under way.
+    /// Number of requests in flight.
     open: u32,
     /// Requests that wait until it answers.
     parked: Queue,
-    /// Its own estimate: from its first timeout by the lane's estimate until it is as fast as the others.
+    /// The destination's own estimate, while it is slower than others: it exists from the first
+    /// timeout by the lane's estimate.
     slow: Option<Box<RoundTrip>>,
 }
 
-/// See the module.
+/// The state of the 256 destinations of a lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Destinations(Vec<Destination>);
 
@@ -51,7 +52,7 @@ impl Destinations {
         self.0[usize::from(destination)].is_silent
     }
 
-    /// Whether one more request may be sent to it while it is silent.
+    /// Whether a further request may be sent to the destination while it is silent.
     pub(crate) fn takes_probe(&self, destination: u8) -> bool {
         self.0[usize::from(destination)].open < PROBES_MAX
     }
@@ -68,7 +69,7 @@ impl Destinations {
         &mut self.0[usize::from(destination)].parked
     }
 
-    /// The estimate of a destination that is slower than the others.
+    /// The own estimate of a destination that is slower than the others.
     pub(crate) fn slow(&self, destination: u8) -> Option<&RoundTrip> {
         self.0[usize::from(destination)].slow.as_deref()
     }
@@ -84,15 +85,16 @@ impl Destinations {
         }
     }
 
-    /// It has answered; whether it was silent.
+    /// The destination has answered. Returns whether it was silent before.
     pub(crate) fn heard(&mut self, destination: u8, now_ns: u64) -> bool {
         let found = &mut self.0[usize::from(destination)];
         found.heard_ns = now_ns;
         core::mem::take(&mut found.is_silent)
     }
 
-    /// What was sent at `sent_ns` is not answered in time; `all` is the lane's estimate. Whether that is a mere loss:
-    /// the destination has answered something since.
+    /// A datagram that was sent at `sent_ns` was not answered in time; `all` is the lane's
+    /// estimate. Returns true if that is a single loss, because the destination has answered
+    /// something since.
     pub(crate) fn timed_out(&mut self, now_ns: u64, destination: u8, sent_ns: u64, all: &RoundTrip) -> bool {
         let found = &mut self.0[usize::from(destination)];
         found.slow.get_or_insert_with(|| all.clone().into()).timed_out(now_ns);

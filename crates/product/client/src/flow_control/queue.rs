@@ -1,5 +1,5 @@
-//! Queues of slots, linked through one table: a slot leaves from anywhere in constant time, and a queue needs no memory
-//! but its two ends.
+//! Queues of slots, linked through one table. A slot can be removed from anywhere in constant time,
+//! and a queue needs no memory except its two ends.
 
 use alloc::vec::Vec;
 

@@ -19,7 +19,7 @@ pub(crate) struct RoundTrip {
     policy: RetryPolicy,
 }
 
-/// A timeout doubles no more often than this.
+/// The timeout doubles at most this many times.
 const DOUBLINGS_MAX: u32 = 20;
 /// Doubling by [`RoundTrip::timed_out`] stops here.
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
@@ -45,7 +45,7 @@ impl RoundTrip {
         }
     }
 
-    /// Whether answers take longer than `all` says, by more than a timeout allows for.
+    /// Whether answers take longer than the estimate `all` allows for, including its timeout.
     pub(crate) fn is_slower_than(&self, all: &Self) -> bool {
         self.smoothed_ns > all.smoothed_ns + self.policy.min.as_nanos() as u64
     }
@@ -63,8 +63,9 @@ impl RoundTrip {
         }
     }
 
-    /// Until when to wait for what was sent once, at `sent_ns`. During an outage that is later than it seemed when the
-    /// datagram left, but never by more than the longest interval between retries.
+    /// Until when to wait for the answer to a datagram that was sent once, at `sent_ns`. During an
+    /// outage that is later than it seemed when the datagram was sent, but never by more than the
+    /// longest interval between retries.
     pub(crate) fn wait_until_ns(&self, sent_ns: u64) -> u64 {
         let silence_ns = if self.backoff == 0 { 0 } else { self.backed_off_until_ns };
         let latest_ns = sent_ns + self.timeout_ns(DOUBLINGS_MAX, false);
@@ -141,7 +142,7 @@ mod tests {
         let mut round_trip = RoundTrip::new(RetryPolicy::default());
         (0..100).for_each(|_| round_trip.measured(20_000));
         let usual = round_trip.timeout_ns(0, false);
-        // A window full of ops times out together.
+        // A window full of ops times out at the same time.
         (0..1_000).for_each(|index| round_trip.timed_out(index));
         assert_eq!(round_trip.timeout_ns(0, false), 2 * usual);
         assert_eq!(round_trip.wait_until_ns(0), 2 * usual, "other ops wait as long");

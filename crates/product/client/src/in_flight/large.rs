@@ -13,12 +13,13 @@ use alloc::vec::Vec;
 use nicekv_proto::large::{Chunk, TransferReport};
 
 const NEVER_NS: u64 = u64::MAX;
-/// A put with nothing to send now is polled again no sooner, so that the chunks that its pace permits meanwhile leave in
-/// one GSO batch.
+/// A put that has nothing to send is polled again no sooner than this, so that the chunks that
+/// become due meanwhile leave in one GSO batch.
 const BATCH_NS: u64 = 200_000;
 
 impl InFlight {
-    /// `bytes` of a large value are to be put, or have come: the request may take longer, but not for ever.
+    /// `bytes` of a large value are to be put, or have arrived: extends the request's deadline,
+    /// within a bound.
     pub(super) fn extend_deadline(&mut self, index: u32, bytes: usize) {
         let slot = &mut self.slots[index as usize];
         let more_ns = (bytes as u64 * self.large.extra_ns_per_byte).min(slot.extension_ns);
@@ -26,7 +27,7 @@ impl InFlight {
         slot.deadline_ns = slot.deadline_ns.saturating_add(more_ns);
     }
 
-    /// Schedules the slot's transfer to be polled then.
+    /// Schedules the slot's transfer to be polled at `due_ns`.
     fn schedule(&mut self, index: u32, due_ns: u64) {
         let known_ns = core::mem::replace(&mut self.slots[index as usize].large_due_ns, due_ns);
         if known_ns == due_ns {
@@ -46,8 +47,8 @@ impl InFlight {
         }
     }
 
-    /// The slot's datagram leaves for the first time in its round. The chunks of the value that it puts begin to leave with
-    /// the first round.
+    /// Called when the slot's datagram is sent for the first time in its round. Chunks of the value
+    /// that it puts are sent from the first round on.
     pub(super) fn begin_sending(&mut self, index: u32, now_ns: u64) {
         if let Some(Large::Put(put)) = self.slots[index as usize].buffers.large.as_deref_mut()
             && put.begin(now_ns, &self.large.slow)
@@ -56,7 +57,7 @@ impl InFlight {
         }
     }
 
-    /// Nothing was stored under this op id, nor will be.
+    /// Stops the transfer: nothing was stored under this op id, or will be.
     pub(super) fn stop_sending(&mut self, index: u32) {
         if let Some(Large::Put(put)) = self.slots[index as usize].buffers.large.as_deref_mut() {
             put.stop();
@@ -113,7 +114,7 @@ impl InFlight {
         }
     }
 
-    /// The transfer may have ended or resumed; what the slot waits for follows.
+    /// Sets the slot's timer again after its transfer has ended or resumed.
     fn settle_sending(&mut self, index: u32, was_awaited: bool, now_ns: u64) {
         let slot = &mut self.slots[index as usize];
         let (is_sending, is_awaited) = (slot.buffers.is_sending(), slot.buffers.is_awaited());
@@ -121,7 +122,7 @@ impl InFlight {
         {
             self.large.slow.note(now_ns, put.slow());
         }
-        // A slot that waits for admission waits for its answer later.
+        // A slot that still waits for admission sets its timer when it is admitted.
         if is_awaited != was_awaited && slot.state == State::InFlight {
             slot.attempts = 1;
             self.wait(index, now_ns);
@@ -165,7 +166,7 @@ impl InFlight {
         self.schedule(index, now_ns);
     }
 
-    /// A chunk of a value that is being read has come.
+    /// A chunk of a value that is being read has arrived.
     pub(crate) fn on_chunk(&mut self, now_ns: u64, chunk: &Chunk<'_>) {
         let found = self.find(chunk.op);
         let large = found.and_then(|index| self.slots[index as usize].buffers.large.as_deref_mut());
@@ -186,8 +187,9 @@ impl InFlight {
         }
     }
 
-    /// The value has another checksum than its reference. A get is begun again after a pause. An update was answered and
-    /// must not be sent under another op id: its previous value is read once more.
+    /// The value does not match the checksum of its reference. A get starts over after a pause. An
+    /// update was answered and must not be sent under another op id: its previous value is read
+    /// once more.
     fn read_again(&mut self, index: u32, now_ns: u64) {
         self.counters.wrong_checksums += 1;
         let slot = &mut self.slots[index as usize];
@@ -234,7 +236,7 @@ impl InFlight {
                 self.queue(index, now_ns);
                 Some(Polled::Queued)
             }
-            // A slot that waits for admission sends its update then.
+            // A slot that waits for admission will send its update when it is admitted.
             Sent::Question | Sent::Nothing => {
                 self.settle_sending(index, was_awaited, now_ns);
                 self.schedule(index, next_ns.max(now_ns + BATCH_NS));

@@ -1,4 +1,4 @@
-//! Completed large values leave no state in their slot and lane.
+//! After a large value is completed, no state of it is left in its slot and lane.
 
 use super::InFlight;
 use super::slot::Slot;
@@ -40,7 +40,7 @@ impl World {
         self.submit(Request::update(b"color", Operation::Set { value: &[7; LENGTH], expiry: Expiry::Never }))
     }
 
-    /// A get, answered by a reference and a token.
+    /// Starts a get, and answers it with a reference and a token.
     fn read(&mut self) -> OpId {
         let op = self.submit(Request::Get { key: b"color" });
         let checksum = nicekv_transport::checksum(&[7; LENGTH]);
@@ -66,7 +66,7 @@ impl World {
         self.client.handle_datagram(self.now, REPLICA, &out);
     }
 
-    /// A report of the only member.
+    /// Delivers a report of the only member.
     fn report(&mut self, op: OpId, prefix: u32) {
         self.report_of(op, 3, &[3], prefix);
     }
@@ -126,7 +126,7 @@ impl World {
         self.client.poll_event().expect("it is finished").result.map(|answer| answer.outcome)
     }
 
-    /// No memory is kept for large values, and none is scheduled.
+    /// Whether no memory is held for large values, and none is scheduled.
     fn is_clean(&mut self) -> bool {
         assert!(self.client.poll_event().is_none());
         let InFlight { slots, large, .. } = self.in_flight();
@@ -155,7 +155,10 @@ fn put_frees_its_value_however_it_ends() {
         world.sent();
         assert!(world.in_flight().slots[0].buffers.large.is_some());
         end(&mut world, op);
-        assert!(world.in_flight().slots[0].buffers.large.is_none(), "{number}: before it is taken");
+        assert!(
+            world.in_flight().slots[0].buffers.large.is_none(),
+            "{number}: the value is freed before the completion is taken"
+        );
         assert_eq!(world.end().is_ok(), number == 0);
         assert!(world.is_clean(), "{number}");
     }
@@ -194,7 +197,7 @@ fn large_put_takes_no_window_room_and_is_no_round_trip_sample() {
     }
     ops.iter().for_each(|op| world.report(*op, CHUNKS));
     assert!(!world.in_flight().slots[0].buffers.is_sending());
-    // The time that replicas take to store it is no sample either.
+    // The time that replicas take to store the value is no round-trip sample.
     world.advance(500 * MS);
     assert_eq!(world.client.counters().retries, 128);
     ops.iter().for_each(|op| world.tell(&Datagram::Reply(Reply::bare(*op, Status::Ok))));
@@ -212,10 +215,10 @@ fn update_is_repeated_only_to_ask_for_reports_while_chunks_are_under_way() {
         world.advance(MS);
         let sent = world.sent();
         let is_chunk = |bytes: &Vec<u8>| matches!(Datagram::decode(bytes), Ok((_, Datagram::Chunk(_))));
-        assert!(sent.iter().all(is_chunk), "it makes progress");
+        assert!(sent.iter().all(is_chunk), "only chunks are sent while reports arrive");
     }
     assert_eq!(world.client.counters().retries, 0);
-    // Then no replica answers: the update is repeated to ask for reports, and after that retried as usual.
+    // Now no replica answers: the update is repeated to ask for reports, and then retried as usual.
     let mut updates = 0;
     while world.in_flight().slots[0].buffers.is_sending() {
         world.advance(MS);
@@ -317,7 +320,7 @@ fn any_of_three() -> World {
 }
 
 impl World {
-    /// All replicas answer with this version.
+    /// Delivers the same version as the answer of all replicas.
     fn answer(&mut self, op: OpId, timestamp: Timestamp, content: Content<'_>) {
         for node in [3, 4, 5].map(NodeId) {
             let held = QuorumHeld { op, node, epoch: Epoch(4), timestamp, floor: 0, content };
@@ -325,7 +328,8 @@ impl World {
         }
     }
 
-    /// A put whose value one replica takes while the two others have taken few chunks. Returns the masks of its first chunks.
+    /// Puts a value that one replica takes completely, while the two others have taken few chunks.
+    /// Returns the masks of its first chunks.
     fn put_to_one(&mut self) -> Vec<u16> {
         let op = self.put();
         let sent = self.sent();
@@ -351,7 +355,7 @@ fn quorum_put_sends_its_chunks_with_the_query_and_once() {
     let op = world.put();
     let sent = world.sent();
     let Ok((_, Datagram::QuorumQuery(query))) = Datagram::decode(&sent[0]) else {
-        panic!("the question is first")
+        panic!("the first datagram is not the query")
     };
     let announced = Reference::checked(query.announced.expect("it names the value"));
     assert_eq!((announced.name, announced.length as usize, sent.len()), (op, LENGTH, 1 + 64));
@@ -375,7 +379,7 @@ fn slow_replicas_are_left_out_of_quorum_puts_for_a_while() {
     world.advance(1_999 * MS);
     assert_eq!(world.put_to_one(), [fast; 64], "a replica that is left out proves nothing");
     world.advance(MS);
-    assert_eq!(world.put_to_one(), [all; 64], "they are tried again");
+    assert_eq!(world.put_to_one(), [all; 64], "after a while, slow replicas are tried again");
     assert!(world.is_clean());
 }
 

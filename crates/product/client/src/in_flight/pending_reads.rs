@@ -6,8 +6,8 @@ use crate::Ticket;
 use crate::large::Large;
 
 impl InFlight {
-    /// The slot's request is answered by a reference to a value that is too long to be read unasked. Its deadline is
-    /// suspended.
+    /// The slot's request was answered with a reference to a value that is too long to be read
+    /// without permission. Suspends its deadline.
     pub(super) fn await_permission(&mut self, index: u32, now_ns: u64) {
         self.timers.clear(index);
         let slot = &mut self.slots[index as usize];
@@ -15,12 +15,12 @@ impl InFlight {
         self.large.pending_reads.push_back(index);
     }
 
-    /// A request whose read is pending, and the length of its value.
+    /// The next request whose read is pending, and the length of its value.
     pub(crate) fn poll_pending_read(&mut self) -> Option<(Ticket, usize)> {
         loop {
             let index = self.large.pending_reads.pop_front()?;
             let slot = &self.slots[index as usize];
-            // It may have ended meanwhile.
+            // The request may have ended in the meantime.
             if let (Some(Large::Read(read)), Some(_)) = (slot.buffers.large.as_deref(), slot.pending_read_ns)
             {
                 let ticket = Ticket { index, generation: slot.generation };
@@ -37,7 +37,7 @@ impl InFlight {
         is_open.then_some(slot)
     }
 
-    /// Lets the value be read, if it has no more than `bytes`.
+    /// Allows the value to be read, if it has at most `bytes`.
     pub(crate) fn allow_read(&mut self, now_ns: u64, ticket: Ticket, bytes: usize) {
         let Some(slot) = self.open(ticket) else { return };
         let Some(left_ns) = slot.pending_read_ns.take() else { return };
@@ -48,8 +48,9 @@ impl InFlight {
         }
     }
 
-    /// A pending read that will not be allowed soon. A get gives up its op and its answer, and is sent again when it is
-    /// allowed. An update has taken effect, and goes on waiting for the previous value.
+    /// A pending read will not be allowed soon. A get gives up its op and its answer, and is sent
+    /// again when the read is allowed. An update has taken effect, and keeps waiting for the
+    /// previous value.
     pub(crate) fn suspend_read(&mut self, ticket: Ticket) {
         let is_get = |slot: &Slot| slot.exchange.is_get() && slot.state == State::Reading;
         let Some(slot) = self.open(ticket).filter(|slot| slot.pending_read_ns.is_some() && is_get(slot))

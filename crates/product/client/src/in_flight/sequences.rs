@@ -5,7 +5,8 @@ use alloc::collections::VecDeque;
 
 const FINISHED: u32 = u32::MAX;
 
-/// Finds the slot of an op by its sequence, and the watermark, both in constant time.
+/// The unfinished ops by sequence number. Finds the slot of an op, and the watermark, in constant
+/// time.
 #[derive(Clone, Debug)]
 pub(super) struct Sequences {
     /// Sequence number of the front of `slots`: the oldest unfinished op, or the next op if there is none.

@@ -5,21 +5,21 @@ use crate::exchange::{Buffers, Exchange, Round};
 use crate::request::Summary;
 use nicekv_proto::OpId;
 
-/// See the diagram of the parent module.
+/// The states in the diagram of the parent module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Free,
-    /// Its datagram is written, and flow control has not admitted it.
+    /// Its datagram is written, but not admitted by flow control yet.
     Waiting,
     InFlight,
-    /// It is answered by a reference to a large value, which is being read.
+    /// It was answered with a reference to a large value, which is being read.
     Reading,
-    /// Waits before it is tried again as a new op, or for the driver to allow its large read.
+    /// It waits before it is tried again as a new op, or until the driver allows its large read.
     Pausing,
     Done,
 }
 
-/// See the module.
+/// A request in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) state: State,
@@ -30,28 +30,30 @@ pub(super) struct Slot {
     pub(super) keyspace: usize,
     pub(super) op: OpId,
     pub(super) round: Round,
-    /// The vnode of the request that led its last datagram, and whether that is itself.
+    /// The vnode of the request that led its last datagram, and whether the leader was this
+    /// request.
     pub(super) leader: (u16, bool),
-    /// Tries of this round, also those under earlier op ids.
+    /// Number of tries in this round, including those under earlier op ids.
     pub(super) attempts: u32,
-    /// When its last datagram left.
+    /// When its last datagram was sent.
     pub(super) sent_ns: u64,
-    /// When its first datagram in this round and under this op id left, and how many have.
+    /// When its first datagram in this round and under this op id was sent, and how many have been
+    /// since.
     pub(super) first_sent_ns: u64,
     pub(super) copies: u32,
-    /// A datagram of the request has left, so it may have taken effect.
+    /// A datagram of the request was sent, so it may have taken effect.
     pub(super) was_sent: bool,
     pub(super) retry_ns: u64,
     pub(super) deadline_ns: u64,
-    /// How far a large value may still move the deadline.
+    /// By how much a large value may still extend the deadline.
     pub(super) extension_ns: u64,
-    /// When its large value is due, as in `InFlight::large`; `u64::MAX`: nothing is.
+    /// When its transfer is due, as in `InFlight::large`; `u64::MAX`: it is not scheduled.
     pub(super) large_due_ns: u64,
-    /// The caller asked for the value's length only.
+    /// The caller wants only the length of the value.
     pub(super) wants_length: bool,
-    /// A longer value is not read before the driver allows it.
+    /// Longer values are read only when the driver allows it.
     pub(super) auto_read_bytes_max: usize,
-    /// It waits for that, and had so much time left before its deadline.
+    /// The request waits for that permission; this is the time that was left before its deadline.
     pub(super) pending_read_ns: Option<u64>,
     pub(super) exchange: Exchange,
     pub(super) buffers: Buffers,

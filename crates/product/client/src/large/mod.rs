@@ -49,23 +49,24 @@ use slow_replicas::SlowReplicas;
 pub(crate) enum Large {
     Put(Put),
     Read(Read),
-    /// It has been read, and its completion is to be taken.
+    /// The value has been read, and its completion has not been taken yet.
     Whole(Vec<u8>),
 }
 
-/// What was written, if anything.
+/// The result of polling a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Polled {
     /// A datagram to this address.
     Sent(SocketAddrV4),
-    /// An update is to be sent again, like a small request.
+    /// An update is queued to be sent again, like a small request.
     Queued,
 }
 
-/// The large values of all requests: limits, which slots have something to send, and what is known of slow replicas.
+/// The large values of all requests: limits, which slots have something to send, and which replicas
+/// are slow.
 #[derive(Clone, Debug)]
 pub(crate) struct LargeValues {
-    /// Of the last input.
+    /// Time of the last input.
     pub(crate) now_ns: u64,
     /// When each slot's transfer is to be polled.
     pub(crate) due: BTreeSet<(u64, u32)>,
@@ -73,7 +74,7 @@ pub(crate) struct LargeValues {
     pub(crate) message_value_bytes_max: usize,
     pub(crate) auto_read_bytes_max: usize,
     pub(crate) extra_ns_per_byte: u64,
-    /// Slots whose read waits for the driver's permission, and that it was not told of.
+    /// Slots whose read waits for the driver's permission, and which the driver has not taken yet.
     pub(crate) pending_reads: VecDeque<u32>,
     pub(crate) slow: SlowReplicas,
     pub(crate) stragglers: Stragglers<NodeId>,
@@ -100,7 +101,7 @@ impl LargeValues {
         }
     }
 
-    /// How much longer a request may take for its large value, at most.
+    /// By how much the deadline of a request may be extended for its large value, at most.
     pub(crate) fn extension_ns_max(&self) -> u64 {
         self.value_bytes_max as u64 * self.extra_ns_per_byte
     }

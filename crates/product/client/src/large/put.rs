@@ -24,18 +24,18 @@ use nicekv_proto::quorum::Quorum;
 use nicekv_proto::{Epoch, NodeId, OpId, Status};
 use nicekv_transport::{Event, Mask, Report, Sender, SenderConfig, Stragglers, Transmit, checksum};
 
-/// Chunks that leave before the first report.
+/// Chunks that are sent before the first report.
 const FIRST_FLIGHT: u32 = 64;
-/// The initial pace: unbounded until something is lost. Until then the receivers' window bounds the transfer, and reports
-/// clock it.
+/// The initial pace: practically unbounded until something is lost. Until then, the receivers'
+/// window limits the transfer, and their reports clock it.
 const CHUNKS_PER_SECOND: u32 = 1_000_000;
 
-/// What was written.
+/// What was written to the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     Nothing,
     Chunk,
-    /// Nothing, but the update is to be sent again: its receivers report.
+    /// Nothing; the update is to be sent again, to make its receivers report.
     Question,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Sent {
 struct Members {
     epoch: Epoch,
     nodes: Vec<NodeId>,
-    /// Those that take the value, by their places.
+    /// Mask of the members that take the value, by place.
     mask: Mask,
 }
 
@@ -59,7 +59,7 @@ impl Members {
     }
 }
 
-/// See the module.
+/// The transfer of a value that is put.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     about: About,
@@ -68,21 +68,21 @@ pub(crate) struct Put {
     members: Option<Members>,
     /// A quorum keyspace does not need all members (R14).
     quorum: Option<Quorum>,
-    /// Members that it leaves out from the beginning.
+    /// Members that are left out from the beginning, because they are slow.
     slow: Vec<Slow>,
     /// Members that are served by unicast, each counted in [`Stragglers`].
     alone: Vec<NodeId>,
-    /// Enough members have everything.
+    /// Enough members have received everything.
     is_held: bool,
-    /// The last report of each sender, before the members were known.
+    /// The last report of each sender, until the members are known.
     early: Vec<(NodeId, Epoch, Report)>,
-    /// Chunks have left.
+    /// Chunks have been sent.
     has_begun: bool,
     sender: Option<Box<Sender>>,
 }
 
 impl Put {
-    /// A put of `value` by the op in `about`.
+    /// The put of `value` by the op in `about`.
     pub(crate) fn new(about: About, value: SharedBytes, quorum: Option<Quorum>) -> Self {
         let reference = Reference { name: about.op, length: value.len() as u32, checksum: checksum(&value) };
         Self {
@@ -104,7 +104,7 @@ impl Put {
         self.reference
     }
 
-    /// Starts over as the value of another op, of which no replica has anything yet.
+    /// Starts over under another op id; no replica has received anything under it.
     pub(crate) fn rename(&mut self, op: OpId) {
         (self.about.op, self.reference.name) = (op, op);
         (self.members, self.is_held) = (None, false);
@@ -112,7 +112,7 @@ impl Put {
         self.stop();
     }
 
-    /// Starts the transfer; false if it has begun.
+    /// Starts the transfer. Returns false if it has already begun.
     pub(crate) fn begin(&mut self, now_ns: u64, slow: &SlowReplicas) -> bool {
         if core::mem::replace(&mut self.has_begun, true) {
             return false;
@@ -137,17 +137,18 @@ impl Put {
         (self.has_begun, self.sender) = (false, None);
     }
 
-    /// Whether chunks are under way.
+    /// Whether chunks are being sent.
     pub(crate) fn is_sending(&self) -> bool {
         self.sender.is_some()
     }
 
-    /// Whether more members must have everything before there can be an answer.
+    /// Whether more members must have received everything before there can be an answer.
     pub(crate) fn is_awaited(&self) -> bool {
         self.is_sending() && !self.is_held
     }
 
-    /// A replica reports what it has, or that it refuses the value. False: the report changes nothing.
+    /// A replica reports which chunks it has, or that it refuses the value. Returns false if the
+    /// report changes nothing.
     pub(crate) fn on_report(&mut self, now_ns: u64, said: &TransferReport) -> bool {
         let report = report_of(said);
         if !report.is_valid(self.reference.chunks()) {
@@ -169,7 +170,7 @@ impl Put {
         true
     }
 
-    /// Takes the list of members in a report. False if it contradicts what is known.
+    /// Takes the list of members from a report. Returns false if it contradicts what is known.
     fn take_members(&mut self, now_ns: u64, said: &TransferReport) -> bool {
         let TransferReport { epoch, sender: primary, members: nodes, .. } = said;
         let is_once = |node: &NodeId| nodes.iter().filter(|other| *other == node).count() == 1;
@@ -184,7 +185,7 @@ impl Put {
         let before = self.members.replace(members.clone());
         let has_others = |before: Members| before.nodes.iter().zip(nodes).any(|(was, is)| was != is);
         if self.sender.is_some() && before.is_some_and(has_others) {
-            // The places belong to other members now, who are asked what they have.
+            // The places now belong to other members, which are asked what they have.
             self.sender = Some(self.sender_of(now_ns, 0));
         }
         if let Some(sender) = &mut self.sender {
@@ -238,7 +239,7 @@ impl Put {
         self.note_end();
     }
 
-    /// A member refuses the value for now: the others do not wait for it.
+    /// A member refuses the value for now, so the others do not wait for it.
     fn leave_out(&mut self, now_ns: u64, place: u8) {
         let Some(members) = &mut self.members else { return };
         members.mask &= !(1 << place);
@@ -248,7 +249,7 @@ impl Put {
         self.note_end();
     }
 
-    /// Takes the sender's events.
+    /// Processes the events of the sender.
     fn note_end(&mut self) {
         while let Some(event) = self.sender.as_mut().and_then(|sender| sender.poll_event()) {
             match event {
@@ -259,7 +260,7 @@ impl Put {
         }
     }
 
-    /// Writes the next chunk to `out`, if one may leave now.
+    /// Writes the next chunk to `out`, if one may be sent now.
     pub(crate) fn poll_transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Sent {
         let transmit = self.sender.as_mut().and_then(|sender| sender.poll_transmit(now_ns));
         self.note_end();
@@ -278,8 +279,8 @@ impl Put {
         Sent::Chunk
     }
 
-    /// Counts members that are served by unicast. One that is served so in too many puts at once is dropped: it fetches the
-    /// value from the other members.
+    /// Counts members that are served by unicast. A member that is served that way in too many puts
+    /// at once is dropped; it fetches the value from other members.
     pub(crate) fn count_alone(&mut self, stragglers: &mut Stragglers<NodeId>) {
         let (Some(sender), Some(members)) = (&mut self.sender, &self.members) else {
             return self.uncount_alone(stragglers);
@@ -324,8 +325,8 @@ impl Put {
             .fold(0, |bits, (_, node)| bits | receiver_bit(*node))
     }
 
-    /// All receivers of the vnode, those that join and are no members yet included, but not members outside the mask or known
-    /// to be slow.
+    /// The mask of all receivers of the vnode, including those that are joining and are no members
+    /// yet, but without members outside `mask` or known to be slow.
     fn all_but_left_out(&self, mask: Mask) -> u16 {
         if self.members.is_none() {
             return self.slow.iter().fold(RECEIVERS_ALL, |bits, (node, _)| bits & !receiver_bit(*node));

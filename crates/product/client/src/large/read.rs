@@ -39,15 +39,15 @@ const TIMEOUT_NS_MIN: u64 = 2_000_000;
 const DOUBLINGS_MAX: u32 = 6;
 const NEVER_NS: u64 = u64::MAX;
 
-/// What became of a chunk.
+/// The result of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkOutcome {
-    /// It was not requested, or had come.
+    /// It was not requested, or had arrived before.
     Stray,
     Kept,
-    /// It was the last one, and the value has the right checksum.
+    /// It was the last chunk, and the value matches its checksum.
     Whole(Summary),
-    /// It was the last one, and the value has another checksum.
+    /// It was the last chunk, and the value does not match its checksum.
     Wrong,
 }
 
@@ -55,20 +55,20 @@ pub(crate) enum ChunkOutcome {
 #[derive(Clone, Debug)]
 struct Batch {
     range: Range<u32>,
-    /// How many have not come.
+    /// How many of them have not arrived.
     left: u32,
     asked_ns: u64,
-    /// When a chunk of a later request came first.
+    /// When a chunk of a later request arrived before these.
     overtaken_ns: u64,
 }
 
-/// See the module.
+/// The read of one large value.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     about: About,
     reference: Reference,
     replica: Replica,
-    /// The answer, less its value.
+    /// The answer, without its value.
     summary: Summary,
     chunks: ChunkSet,
     value: Vec<u8>,
@@ -77,17 +77,17 @@ pub(crate) struct Read {
     window: u32,
     /// A chunk was lost.
     has_lost: bool,
-    /// Losses of what was requested before do not shrink the window again.
+    /// When the window last shrank: losses of earlier requests do not shrink it again.
     shrunk_ns: u64,
     under_way: u32,
-    /// In the order of their requests.
+    /// Requests in flight, in the order in which they were sent.
     batches: VecDeque<Batch>,
     /// Chunks to request again.
     again: VecDeque<Range<u32>>,
     /// The first chunk that was never requested.
     next: u32,
     heard_ns: u64,
-    /// About the longest recent time of an answer; 0: there was none.
+    /// Approximately the longest recent time of an answer; 0 before the first.
     answer_ns: u64,
     /// Timeouts in a row.
     silences: u32,
@@ -129,7 +129,7 @@ impl Read {
         self.silences
     }
 
-    /// The value, if all of it has come.
+    /// The value, if it has arrived completely.
     pub(crate) fn into_whole(self) -> Option<Vec<u8>> {
         (self.chunks.prefix() == self.reference.chunks()).then_some(self.value)
     }
@@ -141,14 +141,15 @@ impl Read {
         *self = Self { replica, ..Self::new(self.about, self.reference, ReadSource::Any(0), self.summary) };
     }
 
-    /// The replica does not hold the value (any more). Requests all missing chunks from the next one; false if there is none.
+    /// The replica does not, or no longer, hold the value. Requests all missing chunks from the
+    /// next replica; returns false if there is none.
     pub(crate) fn lose_holder(&mut self) -> bool {
         self.ask_all_again();
         self.replica.lose()
     }
 
-    /// A replica expects this token: it has refused what is under way, which is requested again. If the new token fails
-    /// too, the timeout decides.
+    /// A replica expects this token, so it has refused the requests in flight: they are sent again.
+    /// If the new token fails, too, the timeout decides.
     pub(crate) fn take_token(&mut self, token: u64) {
         if self.replica.take_token(token) {
             self.ask_all_again();
@@ -230,7 +231,7 @@ impl Read {
         }
     }
 
-    /// Gives up the requests that are late.
+    /// Marks late requests as lost.
     fn give_up(&mut self, now_ns: u64, timeout_ns: u64) {
         let (heard_ns, mut lost_ns, mut is_silent) = (self.heard_ns, None, false);
         let mut at = 0;
@@ -284,7 +285,8 @@ impl Read {
             range.start = end;
             return Some(start..end);
         }
-        // A part of the window at a time, so that not every chunk triggers a request.
+        // Requests a part of the window at a time, so that not every arriving chunk triggers a
+        // request.
         let rest = self.reference.chunks() - self.next;
         let count = (self.window / 4).clamp(1, READ_CHUNKS_MAX.into()).min(rest);
         if rest == 0 || room < count {

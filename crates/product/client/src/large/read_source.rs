@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use nicekv_proto::large::{ANY_REPLICA, RECEIVERS_ALL, receiver_bit};
 use nicekv_proto::{KeyDigest, KeyspaceId, NodeId, OpId};
 
-/// The op that chunks belong to.
+/// The keyspace, key and op that chunks belong to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     pub(crate) keyspace: KeyspaceId,
@@ -21,13 +21,13 @@ pub(crate) enum ReadSource {
     Holders(VecDeque<NodeId>),
 }
 
-/// The replica that is asked now, and the token that it expects.
+/// The replica that chunks are requested from, and the token that it expects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replica {
-    /// The first is asked; if there are none, the one that the switch chooses.
+    /// The first one is asked; if the list is empty, the switch chooses a replica.
     holders: VecDeque<NodeId>,
     token: u64,
-    /// Another token was tried since the last chunk came.
+    /// Another token was tried since the last chunk arrived.
     is_token_new: bool,
 }
 
@@ -43,7 +43,7 @@ impl Replica {
         self.token
     }
 
-    /// The replica, and the mask by which a switch leaves out the others.
+    /// The replica's id, and the mask by which a switch leaves out the others.
     pub(super) fn address(&self) -> (NodeId, u16) {
         match self.holders.front() {
             Some(replica) => (*replica, receiver_bit(*replica)),
@@ -51,7 +51,7 @@ impl Replica {
         }
     }
 
-    /// Goes on with the next holder, which has a token of its own.
+    /// Continues with the next holder, which has its own token.
     pub(super) fn next(&mut self) {
         if self.holders.len() > 1 {
             self.holders.rotate_left(1);
@@ -59,14 +59,15 @@ impl Replica {
         }
     }
 
-    /// The replica does not hold the value; whether another one does.
+    /// Removes the replica, because it does not hold the value. Returns whether another one is
+    /// left.
     pub(super) fn lose(&mut self) -> bool {
         self.holders.pop_front();
         (self.token, self.is_token_new) = (0, false);
         !self.holders.is_empty()
     }
 
-    /// A replica expects this token. Whether what is under way is to be requested again.
+    /// A replica expects this token. Returns whether the requests in flight have to be sent again.
     pub(super) fn take_token(&mut self, token: u64) -> bool {
         let is_known = core::mem::replace(&mut self.token, token) == token;
         !is_known && !core::mem::replace(&mut self.is_token_new, true)

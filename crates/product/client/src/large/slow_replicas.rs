@@ -1,31 +1,31 @@
 //! Replicas that quorum puts (R14) found much slower than the k that they needed.
 //!
-//! A put learns from reports which replicas are slow. What it has sent by then fills such a replica's link; heartbeats and
-//! the answer to the next put's question queue behind it. So slow replicas are remembered for a while, and the next puts
-//! leave them out from their first chunk on.
+//! A put learns from reports which replicas are slow. By then it has filled such a replica's link,
+//! and heartbeats and the answer to the next put's query queue behind those chunks. So slow
+//! replicas are remembered for a while, and the next puts leave them out from the first chunk on.
 
 use alloc::vec::Vec;
 use nicekv_proto::NodeId;
 use nicekv_proto::limits::MEMBERS_MAX;
 
-/// After this time the next put tries them again.
+/// After this time, the next put tries a slow replica again.
 const REMEMBERED_NS: u64 = 2_000_000_000;
 
 /// A replica, and how many chunks a second it took.
 pub(crate) type Slow = (NodeId, u32);
 
-/// Enough for several partitions.
+/// Maximum number of remembered replicas; enough for several partitions.
 const SLOW_MAX: usize = 4 * MEMBERS_MAX;
 
-/// See the module.
+/// The slow replicas.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlowReplicas {
-    /// With the time when they were found slow, oldest first.
+    /// When each was found slow, oldest first.
     noted: Vec<(u64, Slow)>,
 }
 
 impl SlowReplicas {
-    /// These replicas were slow just now.
+    /// Records replicas that were just found slow.
     pub(crate) fn note(&mut self, now_ns: u64, slow: impl Iterator<Item = Slow>) {
         for (node, chunks_per_second) in slow {
             self.noted.retain(|(_, (known, _))| *known != node);
@@ -36,7 +36,7 @@ impl SlowReplicas {
         }
     }
 
-    /// The most recently found ones, at most as many as a put can do without.
+    /// The most recently found ones, at most as many as a put may leave out.
     pub(super) fn recent(&self, now_ns: u64, at_most: usize) -> Vec<Slow> {
         let is_late = |(since_ns, _): &&(u64, Slow)| since_ns + REMEMBERED_NS > now_ns;
         self.noted.iter().rev().take_while(is_late).take(at_most).map(|(_, slow)| *slow).collect()

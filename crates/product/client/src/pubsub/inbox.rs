@@ -1,14 +1,14 @@
-//! Published messages that have arrived, until the driver takes them. Each message is delivered once, however often it is
-//! repeated (M1).
+//! Published messages that have arrived and were not taken yet. Each message is delivered once,
+//! however often it is repeated (M1).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use nicekv_proto::publish::Published;
 use nicekv_proto::{KeyspaceId, Recent};
 
-/// Messages that wait to be taken. Beyond that, new ones are dropped.
+/// Maximum messages that wait to be taken. Further ones are dropped.
 const WAITING_MAX: usize = 8_192;
-/// Their bytes together.
+/// Maximum bytes of these messages together.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 /// Ops that are remembered to recognise repeats: if a primary dies before it answers, the publisher has the message
 /// published again.
@@ -25,7 +25,7 @@ pub struct Message {
     pub message: Vec<u8>,
 }
 
-/// See the module.
+/// The messages that wait to be taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     waiting: VecDeque<Message>,

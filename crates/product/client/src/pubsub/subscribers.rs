@@ -1,12 +1,12 @@
-//! The listeners of this client, each with channels and patterns of its own.
+//! The listeners of this client, each with its own channels and patterns.
 //!
 //! ```text
 //!   subscribe ─▶ announced to the members of the channel's partition ─▶ confirmed ─▶ the driver activates the listener
 //!   message   ─▶ every active listener of its channel, and of each pattern that matches it
 //! ```
 //!
-//! A listener gets no message before it is active, and none after it has unsubscribed (M2). The number of receivers that
-//! the store counts includes listeners that are not active yet.
+//! A listener gets no message before it is active, and none after it has unsubscribed (M2). The
+//! number of receivers that the store counts includes listeners that are not active yet.
 
 use super::inbox::Message;
 use super::subscriptions::{Confirmation, SubscriptionId, Subscriptions};
@@ -36,7 +36,7 @@ struct Waiting<P> {
 /// Commands whose change is confirmed, each with its listener and number; and the result.
 pub type Confirmed<P> = (Vec<(P, u64)>, Result<(), OperationError>);
 
-/// See the module. A `P` identifies a listener.
+/// The listeners of a client, their channels and their patterns. A `P` identifies a listener.
 #[derive(Clone, Debug)]
 pub struct Subscribers<P> {
     keyspace: KeyspaceId,
@@ -103,7 +103,8 @@ impl<P: Copy + PartialEq> Subscribers<P> {
         listeners.filter(|listener| listener.place == place).for_each(|listener| listener.is_active = true);
     }
 
-    /// The listeners that get a message, each with the pattern by which it does, if it does by a pattern.
+    /// The listeners that get a message, each with the pattern that matches it, if the listener
+    /// subscribed to a pattern.
     pub fn recipients<'a>(
         &'a self,
         message: &'a Message,

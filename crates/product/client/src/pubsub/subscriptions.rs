@@ -61,7 +61,7 @@ struct Entry {
     due_ns: u64,
 }
 
-/// See the module.
+/// The subscriptions of a client, and their announcements.
 #[derive(Clone, Debug, Default)]
 pub struct Subscriptions {
     entries: BTreeMap<SubscriptionId, Entry>,
@@ -102,7 +102,7 @@ impl Subscriptions {
         self.last_version += 1;
         let entry = self.entries.get_mut(&id).expect("each id has one");
         (entry.count, entry.version) = (count, self.last_version);
-        // If a round is under way, its end begins the next one.
+        // If a round is in progress, the next one begins when it ends.
         if !entry.is_under_way && entry.at == 0 {
             self.schedule(id, 0, now_ns);
         }
@@ -170,7 +170,7 @@ impl Subscriptions {
         self.under_way -= 1;
         let last = result.map(|answer| last_of(&answer));
         match (entry.kind, last) {
-            // The new count is still to be announced.
+            // The changed count is still to be announced.
             (_, Err(_)) if entry.version != entry.announced => self.schedule(id, 0, now_ns),
             (ListenKind::Pattern, Ok(Some(last))) if last >= entry.at && last < u128::MAX => {
                 self.schedule(id, last + 1, now_ns);

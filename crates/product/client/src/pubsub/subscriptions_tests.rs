@@ -6,7 +6,7 @@ use nicekv_proto::{Form, OpId};
 
 const S: u64 = 1_000 * NS_PER_MS;
 
-/// Topic, match value, how many, of the next request.
+/// The next request: topic, match value and count.
 fn next(subscriptions: &mut Subscriptions, now_ns: u64) -> Option<(SubscriptionId, Vec<u8>, u128, u32, u32)> {
     let (id, request) = subscriptions.next(now_ns)?;
     let Request::Listen { name, from, count, hold_ms, .. } = request else { panic!("{request:?}") };
@@ -62,7 +62,7 @@ fn change_during_a_round_starts_another_round() {
     let (_, second) = subscriptions.set(0, Pattern, b"n*", 5).unwrap();
     assert_eq!(next(&mut subscriptions, 0), None, "one request per name at a time");
     answer(&mut subscriptions, 0, id, u128::MAX);
-    // The first change is confirmed, and the second one is not yet.
+    // The first change is confirmed, the second is not yet.
     assert_eq!(subscriptions.poll(), Some(Confirmation { id, version: first, result: Ok(()) }));
     assert_eq!(subscriptions.poll(), None);
     assert_eq!(next(&mut subscriptions, 0), Some((id, b"n*".to_vec(), 0, 5, 3_000)));

@@ -1,4 +1,4 @@
-//! The client core against replicas that answer, stay silent, repeat themselves or are busy.
+//! Tests of the client core with replicas that answer, stay silent, repeat themselves or are busy.
 
 mod window;
 mod world;
@@ -69,7 +69,7 @@ fn directed_get_is_not_padded() {
         let (_, Datagram::Directed(directed)) = Datagram::decode(&sent[0]).unwrap() else { panic!() };
         let (header, Datagram::Get(get)) = Datagram::decode(directed.request).unwrap() else { panic!() };
         assert_eq!(get.key, b"color");
-        // So long is the reply that a kernel would give to a get that is as long.
+        // The length of a kernel's reply to a get that is padded to that length.
         world.reply(Reply { integer: 600, ..Reply::bare(header.op, Status::NotFound) });
         assert!(world.outcome().is_some());
     }
@@ -88,7 +88,7 @@ fn update_goes_to_the_multicast_ring_and_is_retried_unchanged() {
         waits.push(world.advance());
         assert_eq!(world.sent(), [first.clone()], "same op id, same bytes");
     }
-    // 20 ms, doubling to 100 ms, each spread by a quarter and late by a tick at most.
+    // 20 ms, doubling up to 100 ms; each is spread by up to a quarter, and late by at most a tick.
     for (wait, expected) in waits.iter().zip([20, 40, 80, 100, 100, 100]) {
         assert!((expected * MS..=expected * 5 / 4 * MS + MS).contains(wait), "{waits:?}");
     }
@@ -120,7 +120,7 @@ fn late_or_duplicate_reply_is_ignored() {
     world.reply(Reply::bare(op, Status::Ok));
     world.reply(Reply::bare(op, Status::NotFound));
     assert_eq!(world.outcome(), Some((0, Ok(Outcome::Done))));
-    // The slot is used again: the old op's reply must not answer the new op.
+    // The slot is reused: a reply to the old op must not answer the new one.
     world.get("b");
     world.reply(Reply::bare(op, Status::NotFound));
     world.reply(Reply::bare(OpId { client: ClientId(1), sequence: 2 }, Status::Ok));
@@ -231,7 +231,7 @@ fn requests_beyond_limits_are_refused_and_not_sent() {
     assert_eq!(world.sent_ops().len(), 2);
 }
 
-/// Replicas that slow down are not sent everything twice for ever.
+/// If replicas become slower, the client does not send everything twice for ever.
 #[test]
 fn timeout_follows_slow_replicas() {
     let mut world = World::new();
@@ -306,7 +306,7 @@ fn expired_client_continues_under_another_id_and_ops_in_flight_keep_theirs() {
     assert_eq!(world.outcome(), Some((0, Err(OperationError::OutcomeUnknown))), "it is not sent again");
     assert!(world.client.is_expired());
     world.client.rename(a.client);
-    assert!(world.client.is_expired(), "that is the id that was forgotten");
+    assert!(world.client.is_expired(), "the current id was forgotten");
     let fresh = ClientId::new(1_700_000_000_001, 9);
     world.client.rename(fresh);
     assert!(!world.client.is_expired());
@@ -324,7 +324,7 @@ fn expired_client_continues_under_another_id_and_ops_in_flight_keep_theirs() {
     world.reply(Reply::bare(OpId { client: fresh, ..b }, Status::Ok));
     assert_eq!(world.outcome(), None, "there is no such op");
     world.reply(Reply::bare(b, Status::Expired));
-    assert!(!world.client.is_expired(), "its former id is");
+    assert!(!world.client.is_expired(), "only its former id is expired");
     world.reply(Reply::bare(c.op, Status::Ok));
     assert_eq!(world.outcome(), Some((1, Err(OperationError::OutcomeUnknown))));
     assert_eq!(world.outcome().map(|(_, result)| result), Some(Ok(Outcome::Done)));
@@ -367,7 +367,7 @@ fn one_client_serves_keyspaces_of_different_protocols_at_once() {
     assert_eq!(sent, expected);
     world.reply(Reply::bare(world.client.next_op(), Status::Ok));
     world.reply(Reply::bare(OpId { sequence: 2, ..world.client.next_op() }, Status::Ok));
-    assert_eq!(world.outcome(), None, "a reply is no answer to a question");
+    assert_eq!(world.outcome(), None, "a reply does not answer a quorum query");
     world.reply(Reply::bare(OpId { sequence: 3, ..world.client.next_op() }, Status::NotFound));
     assert_eq!(world.outcome(), Some((2, Ok(Outcome::NotFound))));
     assert_eq!(world.client.in_flight(), 2);
@@ -393,5 +393,5 @@ fn round_trips_are_measured_by_keyspace() {
     };
     let waits: Vec<_> = (0..50).map(|_| first_wait(KeyspaceId::DEFAULT)).collect();
     assert!(waits[0] >= 20 * MS && waits[49] < 7 * MS, "{waits:?}");
-    assert!(first_wait(other) >= 20 * MS, "nothing is known of it");
+    assert!(first_wait(other) >= 20 * MS, "no round trip of this keyspace was measured");
 }

@@ -1,4 +1,4 @@
-//! How much of what is submitted is under way.
+//! Tests: how many of the submitted requests are in flight.
 
 use crate::world::World;
 use nicekv_client::OperationError;
@@ -54,8 +54,8 @@ fn silent_destination_does_not_delay_others() {
             answered += 1;
         }
     }
-    assert_eq!(answered, 500, "of the live part");
-    // One answer, and the rest of the silent part is sent, too.
+    assert_eq!(answered, 500, "requests to the live part are answered");
+    // After one answer, the other requests to the silent part are sent, too.
     let op = silent[0];
     world.reply(Reply::bare(op, Status::NotFound));
     assert!(world.sent_ops().iter().any(|op| op.sequence > silent.len() as u64));
@@ -85,7 +85,7 @@ fn request_that_waits_too_long_is_refused_and_not_sent() {
     }
 }
 
-/// Replicas whose disks stall answer nothing, and then everything at once.
+/// Replicas whose disks stall answer nothing, and later everything at once.
 #[test]
 fn during_an_outage_few_requests_are_retried_and_all_in_the_end() {
     const MS: u64 = 1_000_000;
@@ -117,7 +117,7 @@ fn during_an_outage_few_requests_are_retried_and_all_in_the_end() {
         let rest = world.sent_ops();
         answer_all(&mut world, rest);
     }
-    // For longer than a retry takes at most, it is no stall.
+    // The silence lasts longer than the longest retry interval, so it does not count as a stall.
     for _ in 0..64 {
         world.get("color");
     }
@@ -130,7 +130,8 @@ fn during_an_outage_few_requests_are_retried_and_all_in_the_end() {
     assert!(first.iter().all(|op| again.contains(op)), "{} of {}", again.len(), first.len());
 }
 
-/// 32 nodes that answer at once, but for the first, which has a link that lets a reply out each millisecond; 256 callers with one request after another, each of another key.
+/// 32 nodes that answer at once, except the first, whose link lets one reply out per millisecond;
+/// 256 callers each send one request after another, all for different keys.
 struct SlowLink {
     world: World,
     /// Replies of the first node that wait for its link.
@@ -165,13 +166,13 @@ impl SlowLink {
     fn answer(&mut self, op: OpId) {
         self.world.reply(Reply::bare(op, Status::NotFound));
         while let Some((_, result)) = self.world.outcome() {
-            result.expect("nobody is given up");
+            result.expect("no request fails");
             self.answered += 1;
             self.ask();
         }
     }
 
-    /// Lets time pass; `is_open`: the link transmits.
+    /// Advances the time; `is_open`: the link transmits.
     fn pass(&mut self, milliseconds: u64, is_open: bool) {
         for _ in 0..milliseconds {
             self.world.now.boot_ns += 1_000_000;
@@ -198,6 +199,6 @@ fn retries_do_not_keep_a_full_link_full() {
     load.pass(5_000, true);
     let (again, answered) = (load.world.client.counters().retries - retries, load.answered - before);
     assert!(again < 500, "{again} requests were sent again in five seconds");
-    // All nodes are asked for as much, and the slow one is never idle.
+    // All nodes get equally many requests, and the slow one is never idle.
     assert!(answered > 5 * 32 * 900, "{answered} are answered in five seconds");
 }

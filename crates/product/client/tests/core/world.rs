@@ -1,11 +1,11 @@
-//! A client, its clock, and what it sends.
+//! A client with a simulated clock, and the datagrams that it sends.
 
 use nicekv_client::{ClientCore, Completion, Config, OPERATION_TIMEOUT, OperationError, Outcome, Request};
 use nicekv_proto::placement::Vrings;
 use nicekv_proto::{ClientId, Datagram, Expiry, KeyspaceId, Now, OpId, Operation, Reply};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Where answers come from.
+/// Source address of answers.
 pub(crate) const REPLICA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
 
 pub(crate) struct World {
@@ -61,7 +61,7 @@ impl World {
         self.client.handle_datagram(self.now, REPLICA, &out);
     }
 
-    /// Moves the clock to the next deadline; by how much.
+    /// Moves the clock to the next deadline. Returns by how much.
     pub(crate) fn advance(&mut self) -> u64 {
         let next = self.client.next_deadline().expect("something is in flight");
         let elapsed = next.saturating_sub(self.now.boot_ns);

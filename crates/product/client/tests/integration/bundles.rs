@@ -1,4 +1,4 @@
-//! Which requests share a datagram.
+//! Tests: which requests share a datagram.
 
 use nicekv_client::{ClientCore, Config, Keyspace, OPERATION_TIMEOUT, Request};
 use nicekv_proto::bundle::{Bundle, append_bundled};
@@ -29,7 +29,7 @@ fn submit_at(now: Now, client: &mut ClientCore, request: Request<'_>) {
     client.submit(now, KeyspaceId::DEFAULT, request, now.after(OPERATION_TIMEOUT)).unwrap();
 }
 
-/// Gets a key of each of four parts of the ring; which of them share datagrams.
+/// Gets a key in each of four parts of the ring. Returns which of the requests share datagrams.
 fn get_one_of_each_part(now: Now, client: &mut ClientCore) -> Vec<Vec<u8>> {
     let part = |key: &str| key_digest(key.as_bytes()).0[0] >> 6;
     for wanted in 0..4 {
@@ -40,7 +40,7 @@ fn get_one_of_each_part(now: Now, client: &mut ClientCore) -> Vec<Vec<u8>> {
     sent(client).into_iter().map(parts).collect()
 }
 
-/// Answers the ops of these numbers, from 1, from there.
+/// Delivers answers from `from` to the ops with these sequence numbers.
 fn answer(now: Now, client: &mut ClientCore, ops: impl IntoIterator<Item = u64>, from: SocketAddrV4) {
     let mut bytes = Vec::new();
     for sequence in ops {
@@ -51,13 +51,13 @@ fn answer(now: Now, client: &mut ClientCore, ops: impl IntoIterator<Item = u64>,
     }
 }
 
-/// Keys, and whether the first bit of their digest is set.
+/// Keys, each with the first bit of its digest.
 fn keys() -> Vec<(String, bool)> {
     let key = |number| format!("key-{number}");
     (0..40).map(key).map(|key| (key.clone(), key_digest(key.as_bytes()).0[0] & 0x80 != 0)).collect()
 }
 
-/// The keys of each datagram that is sent, and what it begins with.
+/// For each datagram sent: the digest by which it is routed, and the keys in it.
 fn sent(client: &mut ClientCore) -> Vec<(KeyDigest, Vec<String>)> {
     let (mut all, mut out) = (Vec::new(), Vec::new());
     let name = |datagram: Datagram<'_>| match datagram {
@@ -154,7 +154,7 @@ fn bundled_replies_are_taken_and_malformed_ones_counted() {
         });
         out
     };
-    // A bundle in a bundle is nonsense, and so is a reply that ends too early.
+    // A bundle within a bundle is invalid, and so is a truncated reply.
     replies.push(bundle(&replies));
     let mut bytes = bundle(&replies);
     client.handle_datagram(NOW, NODE, &bytes);
@@ -174,7 +174,7 @@ fn gets_of_partitions_that_one_node_answers_share_datagrams_for_a_while() {
     answer(NOW, &mut client, [1, 2, 3], NODE);
     answer(NOW, &mut client, [4], OTHER_NODE);
     assert_eq!(get_one_of_each_part(at_ms(1), &mut client), [vec![0, 1, 2], vec![3]]);
-    // Only the answer to what led a datagram tells where its part is.
+    // Only the answer to the leader of a datagram shows which node answers its partition.
     answer(at_ms(1), &mut client, [5], OTHER_NODE);
     answer(at_ms(1), &mut client, [6, 7, 8], NODE);
     assert_eq!(get_one_of_each_part(at_ms(2), &mut client), [vec![0], vec![1, 2, 3]]);
@@ -195,12 +195,12 @@ fn partitions_of_an_unanswered_batch_stay_apart() {
     get_one_of_each_part(NOW, &mut client);
     answer(NOW, &mut client, [1, 2, 3, 4], NODE);
     assert_eq!(get_one_of_each_part(at_ms(1), &mut client), [[0, 1, 2, 3]]);
-    // One of them is no longer that node's.
+    // One of the partitions is no longer answered by that node.
     answer(at_ms(1), &mut client, [5, 6, 8], NODE);
     let at_ns = client.next_deadline().expect("in flight");
     client.handle_deadline(Now { boot_ns: at_ns + 10 * MS, ..NOW });
     assert_eq!(sent(&mut client).len(), 1, "it is sent again, alone");
     answer(at_ms(20), &mut client, [7], OTHER_NODE);
     let shared = get_one_of_each_part(at_ms(21), &mut client);
-    assert_eq!(shared, [vec![0], vec![1, 3], vec![2]], "nor does what led it lead others");
+    assert_eq!(shared, [vec![0], vec![1, 3], vec![2]], "the leader's partition stays apart, too");
 }

@@ -9,10 +9,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// Where answers come from.
+/// Source address of answers.
 const REPLICA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
 
-/// A client's thread whose replicas answer by `respond`; it ends when the last handle is dropped.
+/// Starts a client thread whose replicas answer with `respond`; it ends when the last handle is
+/// dropped.
 fn start(respond: fn(Update<'_>) -> Reply<'_>) -> (Client, JoinHandle<u32>) {
     let (wake, woken) = mpsc::channel();
     let (client, mut commands): (Client, CommandQueue) = channel(Arc::new(move || {

@@ -1,4 +1,4 @@
-//! The client library.
+//! Integration tests of the client library.
 
 mod bundles;
 mod facade;

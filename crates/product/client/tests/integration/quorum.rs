@@ -1,4 +1,5 @@
-//! The client of a quorum keyspace (R14) against replicas that answer, stay silent, disagree or are in another epoch.
+//! Tests of the client of a quorum keyspace (R14) with replicas that answer, stay silent, disagree,
+//! or are in another epoch.
 
 use nicekv_client::{
     ClientCore, Config, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError,
@@ -13,9 +14,9 @@ use nicekv_proto::{
 };
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Where answers come from.
+/// Source address of answers.
 const REPLICA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7401);
-/// Some other client's put.
+/// A put of another client.
 const OTHER: OpId = OpId { client: ClientId(77), sequence: 3 };
 
 struct World {
@@ -28,7 +29,7 @@ struct World {
 /// How a request ended: outcome, version, value.
 type Ended = Result<(Outcome, OpId, Option<Vec<u8>>), OperationError>;
 
-/// Owned, for comparisons.
+/// A sent datagram in owned form, for comparisons.
 #[derive(Debug, PartialEq)]
 enum Sent {
     Query(OpId),
@@ -55,7 +56,7 @@ impl World {
         self.submit(Request::update(b"color", operation)).unwrap();
     }
 
-    /// Datagrams sent now; always to the multicast ring.
+    /// The datagrams that are sent now; all go to the multicast ring.
     fn sent(&mut self) -> Vec<Sent> {
         let (mut all, mut out) = (Vec::new(), Vec::new());
         while let Some(to) = self.client.poll_transmit(&mut out) {
@@ -128,7 +129,7 @@ fn put_queries_r_minus_k_plus_1_and_stores_at_k_under_one_timestamp() {
     let timestamp = Timestamp { counter: 8, op };
     let store = || [Sent::Store(op, timestamp, Some(b"blue".to_vec()))];
     assert_eq!(world.sent(), store());
-    // A late answer to the question changes nothing any more, nor does a retry.
+    // A late answer to the query no longer changes anything, nor does a retry.
     world.held(op, 4, 4, version(20), Content::Present);
     world.retry();
     assert_eq!(world.sent(), store());
@@ -158,7 +159,8 @@ fn only_answers_of_one_epoch_are_counted() {
     assert_eq!(world.result(), Some(Ok((Outcome::Done, op, None))));
 }
 
-/// A put whose first store, under counter 8 in epoch 4, is under way; what it has sent is taken.
+/// A put that is storing its value for the first time, with counter 8 in epoch 4; the datagrams
+/// that it has sent are taken.
 fn storing() -> (World, OpId, Timestamp) {
     let mut world = World::new(3, 2);
     world.put("blue");
@@ -172,7 +174,7 @@ fn storing() -> (World, OpId, Timestamp) {
 #[test]
 fn put_interrupted_by_a_new_epoch_is_stored_again_only_if_no_newer_deletion_can_be_forgotten() {
     let unknown = Some(Err(OperationError::OutcomeUnknown));
-    // Holds what was before, and has forgotten nothing as new.
+    // The replica holds the previous version, and has forgotten no deletion as new as this put.
     let (mut world, op, timestamp) = storing();
     let again = || [Sent::Store(op, timestamp, Some(b"blue".to_vec()))];
     world.held_above(7, op, 3, 5, version(7), Content::Present);
@@ -181,23 +183,24 @@ fn put_interrupted_by_a_new_epoch_is_stored_again_only_if_no_newer_deletion_can_
     assert_eq!(world.result(), None);
     world.held(op, 2, 5, version(9), Content::Absent);
     assert_eq!(world.result(), Some(Ok((Outcome::Done, op, None))), "or something newer");
-    // Holds it, whatever it has forgotten.
+    // The replica holds this version, whatever it has forgotten.
     let (mut world, _, _) = storing();
     world.held_above(20, op, 3, 5, timestamp, Content::Present);
     assert_eq!((world.sent(), world.epoch), (again().into(), 5));
-    // One that has forgotten something as new does not know; nor does one that holds something newer.
+    // A replica that has forgotten a deletion as new does not permit another store, and neither
+    // does one that holds something newer.
     let (mut world, _, _) = storing();
     world.held_above(8, op, 1, 5, Timestamp::NEVER, Content::Absent);
     assert_eq!(world.sent(), [Sent::Query(op)]);
     world.held_above(8, op, 2, 5, version(9), Content::Present);
-    assert_eq!((world.sent(), world.result()), (vec![], None), "another may know");
+    assert_eq!((world.sent(), world.result()), (vec![], None), "another replica may permit it");
     world.retry();
     assert_eq!(world.result(), unknown);
-    // No replica shows that it may be stored again.
+    // No replica permits to store again.
     let (mut world, _, _) = storing();
     (1..4).for_each(|node| world.held_above(8, op, node, 5, Timestamp::NEVER, Content::Absent));
     assert_eq!(world.result(), unknown);
-    // Enough hold something newer.
+    // Enough replicas hold something newer.
     let (mut world, _, _) = storing();
     (1..3).for_each(|node| world.held_above(8, op, node, 5, version(9), Content::Present));
     assert_eq!(world.result(), Some(Ok((Outcome::Done, op, None))));
@@ -233,7 +236,7 @@ fn get_interrupted_by_a_new_epoch_forgets_what_it_has_read() {
 fn get_writes_back_a_version_that_fewer_than_k_hold() {
     let mut world = World::new(3, 2);
     let get = Request::Get { key: b"color" };
-    // Both hold it: one round.
+    // Both replicas hold the version: one round suffices.
     world.submit(get).unwrap();
     let op = world.op(1);
     assert_eq!(world.sent(), [Sent::Query(op)]);
@@ -241,7 +244,7 @@ fn get_writes_back_a_version_that_fewer_than_k_hold() {
     world.held(op, 2, 4, version(7), Content::Value(b"blue"));
     let blue = Some(Ok((Outcome::Done, OTHER, Some(b"blue".to_vec()))));
     assert_eq!(world.result(), blue);
-    // One holds it.
+    // One replica holds the version.
     world.submit(get).unwrap();
     let op = world.op(2);
     world.sent();
@@ -332,7 +335,7 @@ fn requests_that_need_a_primary_are_refused() {
     assert_eq!(world.sent(), [], "nothing was sent");
 }
 
-/// A value that would not fit into a message if it were written back.
+/// A value that is too long for a message in which it would be written back.
 #[test]
 fn answer_with_an_impossible_value_is_ignored() {
     let small_max = small_value_bytes_max(KEY_BYTES_MAX);

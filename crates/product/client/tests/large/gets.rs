@@ -1,4 +1,4 @@
-//! Gets, and values from before.
+//! Gets of large values, and updates that return a large previous value.
 
 use crate::world::{CALM, KEY, MS, TOKEN, Weather, World, value_of};
 use nicekv_client::{OperationError, Outcome, Request};
@@ -12,7 +12,7 @@ const LENGTH: usize = 5_000_000;
 const CHUNKS: usize = LENGTH.div_ceil(CHUNK_BYTES);
 const ROUGH: Weather = Weather { loss: 100, duplicate: 50, jitter_ns: MS / 5 };
 
-/// A client that gets a value of that length, which is there.
+/// A client that gets an existing value of this length.
 fn reading(weather: Weather, seed: u64) -> (World, Vec<u8>) {
     let mut world = World::new(weather, seed);
     let value = value_of(LENGTH, seed);
@@ -100,7 +100,7 @@ fn wrong_checksum_is_no_answer() {
 
     world.wrong = u32::MAX;
     world.submit(Request::Get { key: KEY }, 500);
-    assert_eq!(world.end().result, Err(OperationError::TimedOut), "and that is bounded");
+    assert_eq!(world.end().result, Err(OperationError::TimedOut), "the get ends at its deadline");
     assert!((4..20).contains(&world.client.counters().wrong_checksums), "{:?}", world.client.counters());
 }
 
@@ -184,7 +184,8 @@ fn referenced_value_is_read_if_the_key_still_has_it() {
     let named = Request::Named { key: KEY, reference };
     world.submit(named, 5_000);
     check(&mut world, &value);
-    // Overwritten before, and while it was read; and by what is not large, or not there.
+    // The value is overwritten before it is read, and while it is read; it is replaced by a value
+    // that is not large, or deleted.
     let other = value_of(LENGTH, 10);
     world.submit(named, 5_000);
     world.run_until(|world| world.client.counters().chunks_received > CHUNKS as u64 + 1_000);
@@ -201,7 +202,7 @@ fn referenced_value_is_read_if_the_key_still_has_it() {
     assert_eq!(world.end().result, Err(OperationError::OldValueGone));
 }
 
-/// Deletes the key, and wants to know what it was.
+/// Deletes the key, and requests the previous value.
 fn delete(world: &mut World) {
     let (condition, return_old) = (Condition::Always, true);
     world.submit(Request::Update { key: KEY, condition, return_old, operation: Operation::Delete }, 5_000);
@@ -227,7 +228,7 @@ fn previous_value_is_read_without_sending_the_update_again() {
 fn lost_previous_value_does_not_hide_that_the_update_took_effect() {
     let cases = [
         (Condition::Always, OperationError::OldValueGone),
-        // It was refused, so that nothing was stored.
+        // The condition did not hold, so nothing was stored.
         (Condition::IfAbsent, OperationError::Busy),
     ];
     for (condition, error) in cases {
@@ -239,7 +240,7 @@ fn lost_previous_value_does_not_hide_that_the_update_took_effect() {
         world.values.clear();
         world.current = None;
         assert_eq!(world.end().result, Err(error));
-        assert!(world.now.boot_ns - began_ns < 20 * MS, "a replica has said so");
+        assert!(world.now.boot_ns - began_ns < 20 * MS, "a replica has reported the loss");
         assert_eq!(world.sent_count(Opcode::Update), 1);
     }
 }

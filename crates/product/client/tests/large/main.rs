@@ -1,4 +1,5 @@
-//! Values that are too long for a datagram, against replicas that take and give them in chunks.
+//! Tests of values that are too long for a datagram, with replicas that receive and send them in
+//! chunks.
 
 mod gets;
 mod pending_reads;

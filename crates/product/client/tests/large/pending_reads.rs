@@ -1,4 +1,5 @@
-//! Long values that wait until the driver allows them, and values that their owner shares with the client.
+//! Tests of long values that are read only when the driver allows it, and of values that their
+//! owner shares with the client.
 
 use crate::world::{CALM, KEY, MS, World, value_of};
 use nicekv_client::{OperationError, Outcome, Request, SharedBytes, Ticket};
@@ -34,7 +35,7 @@ fn check(world: &mut World, length: usize, seed: u64) {
 fn wait_long(world: &mut World) {
     world.now.boot_ns += 30_000 * MS;
     world.client.handle_deadline(world.now);
-    assert_eq!(world.client.next_deadline(), None, "it waits for the driver alone");
+    assert_eq!(world.client.next_deadline(), None, "the request waits only for the driver");
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn suspended_read_delays_no_others_and_waits_again_if_the_value_has_grown() {
     world.store(2, value_of(LENGTH + 1, 3));
     world.client.allow_read(world.now, ticket, bytes);
     assert_eq!(wanted(&mut world), (ticket, LENGTH + 1));
-    assert_eq!(world.client.next_op().sequence, next.sequence + 1, "it is another op");
+    assert_eq!(world.client.next_op().sequence, next.sequence + 1, "the read uses another op");
     world.client.allow_read(world.now, ticket, LENGTH + 1);
     world.transmit();
     check(&mut world, LENGTH + 1, 3);

@@ -1,4 +1,4 @@
-//! Puts.
+//! Tests of puts of large values.
 
 use crate::world::{CALM, KEY, MS, Weather, World, value_of};
 use nicekv_client::{Keyspace, OperationError, Outcome, Request, SubmitError};
@@ -16,7 +16,7 @@ const LENGTH: usize = 5_000_000;
 const CHUNKS: usize = LENGTH.div_ceil(CHUNK_BYTES);
 const ROUGH: Weather = Weather { loss: 100, duplicate: 50, jitter_ns: MS / 5 };
 
-/// The put ends well, and these have its value.
+/// Checks that the put succeeds, and that these nodes have its value.
 fn check(world: &mut World, value: &[u8], nodes: &[usize]) -> OpId {
     let finished = world.end();
     assert_eq!(finished.result, Ok(Outcome::Done));
@@ -39,9 +39,9 @@ fn without_loss_each_chunk_is_sent_once() {
     let counters = world.client.counters();
     assert_eq!(world.sent_count(Opcode::Chunk), CHUNKS);
     assert_eq!((counters.chunks_sent, counters.retries), (CHUNKS as u64, 0));
-    assert!(counters.stray_reports <= 2, "those that come after the reply");
-    assert_eq!(world.sent_count(Opcode::Update), 1, "nobody had to be asked");
-    assert!(world.trains < CHUNKS / 5, "{} trains: several leave at a time", world.trains);
+    assert!(counters.stray_reports <= 2, "only reports after the reply are stray");
+    assert_eq!(world.sent_count(Opcode::Update), 1, "the update was not repeated");
+    assert!(world.trains < CHUNKS / 5, "{} GSO batches: several chunks leave at a time", world.trains);
     assert!(world.sent.iter().all(|(_, sent)| *sent == op));
     assert_eq!(world.sent[0].0, Opcode::Update, "the update goes first");
     assert!(is_idle(&world));
@@ -55,7 +55,8 @@ fn put_completes_despite_loss_duplication_and_reordering() {
         world.put(&value);
         check(&mut world, &value, &[0, 1, 2]);
         let sent = world.sent_count(Opcode::Chunk);
-        // Each of three loses a tenth, of repairs, too, and asks for some that are only late.
+        // Each of three replicas loses a tenth of the chunks, including repairs, and requests some
+        // that are only late.
         assert!((CHUNKS * 13 / 10..CHUNKS * 17 / 10).contains(&sent), "seed {seed}: {sent} of {CHUNKS}");
         assert!(world.client.counters().retries < 5, "seed {seed}: of the reply, at most");
         assert!(is_idle(&world));
@@ -99,7 +100,11 @@ fn new_members_are_sent_what_they_miss() {
         (world.epoch, world.primary) = (Epoch(5), NodeId(primary));
         world.members = members.map(NodeId).to_vec();
         let op = check(&mut world, &value, &members.map(usize::from));
-        assert_eq!(world.sent.iter().filter(|(_, sent)| *sent != op).count(), 0, "it is the same op");
+        assert_eq!(
+            world.sent.iter().filter(|(_, sent)| *sent != op).count(),
+            0,
+            "only chunks of the same op were sent"
+        );
         // A new member gets everything; an old one gets only what was under way.
         let sent = world.sent_count(Opcode::Chunk);
         assert!(sent < CHUNKS * 26 / 10, "{members:?}: {sent} of {CHUNKS}");
@@ -116,7 +121,7 @@ fn busy_put_starts_over_under_another_op_id() {
     let op = check(&mut world, &value, &[0, 1, 2]);
     assert_eq!((op.sequence, world.client.counters().busy), (3, 2));
     assert!(world.now.boot_ns - began_ns < 300 * MS, "two pauses, and no silence");
-    assert!(world.values.contains_key(&op), "the name is the op's");
+    assert!(world.values.contains_key(&op), "the value is named by the op");
     let under = |sequence| world.sent.iter().filter(move |(_, op)| op.sequence == sequence).count();
     assert!(under(1) <= 65 && under(2) <= 65, "{} {}: no more than the first flight", under(1), under(2));
 }
@@ -145,7 +150,7 @@ fn refusing_primary_has_decided_nothing() {
         world.put(&value);
         world.run_until(|world| world.replicas[1].prefix() as usize == CHUNKS);
         assert!(world.finished.is_empty(), "{status:?}: others have the value, and may have logged the op");
-        // It has room again, and the op is decided.
+        // The primary has room again, and the op is decided.
         world.replicas[0].status = None;
         let op = check(&mut world, &value, &[0, 1, 2]);
         assert_eq!(op.sequence, 1, "{status:?}: the op is the same");
@@ -153,7 +158,7 @@ fn refusing_primary_has_decided_nothing() {
     let mut world = World::new(CALM, 7);
     world.replicas[0].status = Some(Status::DiskFull);
     world.put(&value_of(LENGTH, 7));
-    assert_eq!(world.end().result, Err(OperationError::OutcomeUnknown), "it never has room");
+    assert_eq!(world.end().result, Err(OperationError::OutcomeUnknown), "the primary never has room");
     assert!(is_idle(&world));
 }
 
@@ -165,7 +170,7 @@ fn refusing_secondary_does_not_delay_the_others() {
     world.put(&value);
     check(&mut world, &value, &[0, 2]);
 
-    // Until it does.
+    // The replica is busy only for a while, then it takes the value.
     let mut world = World::new(CALM, 8);
     world.replicas[1].status = Some(Status::Busy);
     world.put(&value);
@@ -189,7 +194,7 @@ fn reports_of_unknown_senders_are_counted_and_ignored() {
         said(&world, 1, &Report { missing: vec![0..10, 10..20], ..whole.clone() }),
         TransferReport { epoch: Epoch(3), ..said(&world, 1, &whole) },
         TransferReport { epoch: Epoch(3), status: Status::DiskFull, ..said(&world, 0, &whole) },
-        // A sender that is no member cannot be the primary of a newer epoch either.
+        // An unknown sender cannot be the primary of a newer epoch either.
         TransferReport { sender: NodeId(4), epoch: Epoch(9), ..said(&world, 0, &whole) },
     ];
     lies.iter().for_each(|lie| world.tell(&Datagram::TransferReport(lie.clone())));
@@ -218,7 +223,7 @@ fn values_of_all_large_lengths_are_put() {
     }
 }
 
-/// Whether a key's value is named in the update that is sent.
+/// Whether the update is sent with a reference instead of the value.
 fn is_named(key: &[u8], operation: Operation<'_>) -> bool {
     let (mut world, mut out) = (World::new(CALM, 10), Vec::new());
     world.submit(Request::update(key, operation), 5_000);
@@ -354,7 +359,7 @@ fn small_requests_are_sent_between_chunks() {
     assert!(sent[64..].iter().all(|opcode| *opcode == Opcode::Chunk));
     let began_ns = world.now.boot_ns;
     world.run(64);
-    assert!(world.now.boot_ns - began_ns < MS, "chunks do not keep them");
+    assert!(world.now.boot_ns - began_ns < MS, "chunks do not delay small requests");
     assert!(world.finished.iter().all(|(_, it)| it.value.as_deref() == Some(b"blue")));
     world.run(65);
 }
@@ -362,7 +367,7 @@ fn small_requests_are_sent_between_chunks() {
 #[test]
 fn put_past_its_deadline_is_unknown_and_sends_nothing_more() {
     let mut world = World::new(CALM, 13);
-    // Without it nothing is decided.
+    // Without this replica nothing is decided.
     world.replicas[2].is_down = true;
     let value = value_of(LENGTH, 13);
     let request = Request::update(KEY, Operation::Set { value: &value, expiry: Expiry::Never });
@@ -398,7 +403,7 @@ fn lost_reply_is_recovered_by_the_update_alone() {
     world.run_until(|world| (0..3).all(|node| world.replicas[node].prefix() as usize == CHUNKS));
     let at_ns = world.now.boot_ns;
     world.run_until(|world| world.now.boot_ns > at_ns + 300 * MS);
-    assert!((3..10).contains(&world.client.counters().retries), "as of every update");
+    assert!((3..10).contains(&world.client.counters().retries), "as for every update");
     world.is_mute = false;
     check(&mut world, &value, &[0, 1, 2]);
     let updates = world.sent_count(Opcode::Update) as u64;

@@ -1,4 +1,5 @@
-//! A client, replicas that take and give large values, and a network that loses, repeats and delays what they say, in simulated time.
+//! A client, replicas that receive and send large values, and a network that loses, repeats and
+//! delays datagrams, in simulated time.
 
 use nicekv_client::{ClientCore, Completion, Config, OperationError, Outcome, Request};
 use nicekv_proto::large::{Chunk, Hole, ReadChunks, Reference, TransferReport, receiver_bit};
@@ -16,10 +17,10 @@ pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const KEY: &[u8] = b"color";
 /// The token that replicas expect.
 pub(crate) const TOKEN: u64 = 77;
-/// No test takes longer.
+/// Upper bound of the simulated time of a test.
 const END_NS: u64 = 60_000 * MS;
 
-/// Loss and duplication, in thousandths, and delays.
+/// Faults of the network: loss and duplication in thousandths, and delays.
 #[derive(Clone, Copy)]
 pub(crate) struct Weather {
     pub(crate) loss: u64,
@@ -30,7 +31,7 @@ pub(crate) struct Weather {
 pub(crate) const CALM: Weather = Weather { loss: 0, duplicate: 0, jitter_ns: 0 };
 const DELAY_NS: u64 = 20_000;
 
-/// A value that a replica is sent.
+/// The transfer of a value to a replica.
 struct Transfer {
     receiver: Receiver,
     reference: Reference,
@@ -45,7 +46,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// The value that it received under this op id, if complete.
+    /// The value that it received under this op id, if it is complete.
     pub(crate) fn whole(&self, op: OpId) -> Option<&[u8]> {
         let transfer = self.transfers.get(&op).filter(|transfer| transfer.receiver.is_complete())?;
         Some(&transfer.value)
@@ -63,7 +64,7 @@ enum To {
     Client,
 }
 
-/// When it arrives, how many were before it, where, and what.
+/// A datagram in the network: arrival time, sequence number, destination, bytes.
 type Carried = (u64, u64, To, Vec<u8>);
 
 /// How a request ended.
@@ -84,17 +85,18 @@ pub(crate) struct World {
     pub(crate) members: Vec<NodeId>,
     pub(crate) primary: NodeId,
     pub(crate) weather: Weather,
-    /// The primary's answers to the next ops, in order, before it takes one.
+    /// Statuses with which the primary refuses the next ops, in order, before it accepts one.
     pub(crate) refusals: Vec<Status>,
-    /// Large values by name, and what the key's value is.
+    /// Large values by name, and the name of the key's current value.
     pub(crate) values: BTreeMap<OpId, Vec<u8>>,
     pub(crate) current: Option<OpId>,
     pub(crate) small: Option<Vec<u8>>,
-    /// Chunks of a read whose last byte is changed.
+    /// How many chunks of a read get a wrong last byte.
     pub(crate) wrong: u32,
-    /// Tokens that were given before, and are not right any more.
+    /// The token that replicas expect now. A test changes it to make tokens that were given before
+    /// invalid.
     pub(crate) token: u64,
-    /// The primary says nothing of what it has decided.
+    /// The primary does not reply with what it has decided.
     pub(crate) is_mute: bool,
     decided: BTreeMap<OpId, Status>,
     random: u64,
@@ -102,12 +104,12 @@ pub(crate) struct World {
     flight: BinaryHeap<Reverse<Carried>>,
     /// Datagrams that the client has sent.
     pub(crate) sent: Vec<(Opcode, OpId)>,
-    /// How often it has sent chunks, however many in a row.
+    /// Number of GSO batches of chunks that the client has sent.
     pub(crate) trains: usize,
     pub(crate) finished: Vec<(usize, Finished)>,
 }
 
-/// Bytes that repeat themselves at no chunk.
+/// Bytes in which no two chunks are equal.
 pub(crate) fn value_of(length: usize, seed: u64) -> Vec<u8> {
     (0..length as u64).map(|at| ((at.wrapping_mul(2_654_435_761) ^ seed) >> 7) as u8).collect()
 }
@@ -167,7 +169,7 @@ impl World {
         self.submit(Request::Get { key: KEY }, 5_000)
     }
 
-    /// The key's value is this one from now on, under this name.
+    /// Makes this the key's value, under the name with this sequence number.
     pub(crate) fn store(&mut self, sequence: u64, value: Vec<u8>) {
         let name = OpId { client: ClientId(9), sequence };
         self.values.insert(name, value);
@@ -195,7 +197,7 @@ impl World {
         self.carry(To::Client, &out);
     }
 
-    /// Takes the client's datagrams into the network.
+    /// Passes the client's datagrams to the network.
     pub(crate) fn transmit(&mut self) {
         let (mut out, before) = (Vec::new(), self.sent.len());
         while let Some(to) = self.client.poll_transmit(&mut out) {
@@ -393,13 +395,13 @@ impl World {
         }
     }
 
-    /// To the next thing that happens, and what follows from it.
+    /// Advances to the next event and processes it.
     pub(crate) fn step(&mut self) {
         self.advance();
         self.take_events();
     }
 
-    /// The same, and what has ended stays in the client.
+    /// The same, but leaves completions in the client.
     pub(crate) fn advance(&mut self) {
         let arrives = self.flight.peek().map(|Reverse((at_ns, ..))| *at_ns);
         let now_ns = self.now.boot_ns;
@@ -422,7 +424,7 @@ impl World {
         self.reports();
     }
 
-    /// Until this many requests are finished.
+    /// Runs until this many requests are finished.
     pub(crate) fn run(&mut self, count: usize) {
         self.run_until(|world| world.finished.len() >= count);
     }
@@ -435,7 +437,7 @@ impl World {
         }
     }
 
-    /// The only request that is finished, which is taken.
+    /// Runs until a request is finished, and takes its result; there must be only one.
     pub(crate) fn end(&mut self) -> Finished {
         self.run(1);
         assert_eq!(self.finished.len(), 1);

@@ -21,14 +21,14 @@ fn read(length: u32, checksum: u128) -> Read {
     Read::new(about, Reference { name, length, checksum }, ReadSource::Any(1), FOUND)
 }
 
-/// What it asks for now: first, count, token.
+/// The requests that it sends now: first chunk, count, token.
 fn asked(read: &mut Read, now_ns: u64) -> Vec<(u32, u16, u64)> {
     let (mut all, mut out) = (Vec::new(), Vec::new());
     while read.poll_transmit(now_ns, TIMEOUT_NS, &mut out) {
         let Ok((_, Datagram::ReadChunks(asks))) = Datagram::decode(&out) else { panic!("{out:?}") };
         all.push((asks.first, asks.count, asks.token));
     }
-    assert!(read.next_deadline(TIMEOUT_NS) > now_ns, "there is nothing to do before something comes");
+    assert!(read.next_deadline(TIMEOUT_NS) > now_ns, "nothing is due before chunks arrive");
     all
 }
 
@@ -37,7 +37,7 @@ fn timeout_follows_how_long_answers_take() {
     let timeout_ns_of = |read: &Read, timeout_ns| read.next_deadline(timeout_ns) - read.heard_ns;
     let mut read = read(1 << 20, 0);
     asked(&mut read, 0);
-    assert_eq!(read.next_deadline(100 * MS), 100 * MS, "nothing is known");
+    assert_eq!(read.next_deadline(100 * MS), 100 * MS, "no answer was measured yet");
     read.on_chunk(MS, 0, &[0; CHUNK_BYTES]);
     assert_eq!(timeout_ns_of(&read, 100 * MS), 4 * MS);
     assert_eq!(timeout_ns_of(&read, 3 * MS), 3 * MS, "no longer than a get would wait");
@@ -56,9 +56,9 @@ fn length_takes_no_memory_until_chunks_come() {
         asked(&mut read, turn * 10 * MS);
     }
     assert_eq!(read.value.capacity(), 0);
-    assert!(read.again.len() + read.batches.len() < 64, "and what is asked for does not grow");
+    assert!(read.again.len() + read.batches.len() < 64, "the requests stay bounded");
     let last = read.reference.chunks() - 1;
-    assert_eq!(read.on_chunk(0, last, &[0; CHUNK_BYTES]), ChunkOutcome::Stray, "nobody has asked for it");
+    assert_eq!(read.on_chunk(0, last, &[0; CHUNK_BYTES]), ChunkOutcome::Stray, "the chunk was not requested");
     assert_eq!(read.on_chunk(0, 7, &[0; CHUNK_BYTES]), ChunkOutcome::Kept);
     assert!(read.value.capacity() <= 8 * CHUNK_BYTES);
 }
@@ -66,14 +66,14 @@ fn length_takes_no_memory_until_chunks_come() {
 #[test]
 fn unrequested_chunks_are_ignored() {
     let mut read = read(10 * CHUNK_BYTES as u32 + 5, 0);
-    assert_eq!(read.on_chunk(0, 0, &[0; CHUNK_BYTES]), ChunkOutcome::Stray, "before anything was asked for");
+    assert_eq!(read.on_chunk(0, 0, &[0; CHUNK_BYTES]), ChunkOutcome::Stray, "nothing was requested yet");
     assert_eq!(asked(&mut read, 0), [(0, 11, 1)]);
     let lies: [(u32, usize); 5] = [(0, 5), (0, CHUNK_BYTES - 1), (10, CHUNK_BYTES), (11, 5), (u32::MAX, 5)];
     for (number, length) in lies {
         assert_eq!(read.on_chunk(0, number, &vec![0; length]), ChunkOutcome::Stray, "{number} {length}");
     }
     assert_eq!(read.on_chunk(0, 10, &[0; 5]), ChunkOutcome::Kept);
-    assert_eq!(read.on_chunk(0, 10, &[0; 5]), ChunkOutcome::Stray, "it is there");
+    assert_eq!(read.on_chunk(0, 10, &[0; 5]), ChunkOutcome::Stray, "the chunk had arrived");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn value_is_whole_if_its_checksum_is_right() {
         let last = if is_right { ChunkOutcome::Whole(FOUND) } else { ChunkOutcome::Wrong };
         assert_eq!(taken.pop(), Some(last));
         assert!(taken.iter().all(|taken| *taken == ChunkOutcome::Kept));
-        assert_eq!(read.value.capacity(), value.len(), "no byte more");
+        assert_eq!(read.value.capacity(), value.len(), "the buffer is exactly as long as the value");
         assert_eq!(read.into_whole(), Some(value.clone()));
     }
 }
@@ -133,13 +133,13 @@ fn overtaken_chunks_are_requested_again() {
         read.on_chunk(MS, *number, &[0; CHUNK_BYTES]);
     });
     assert_eq!(read.next_deadline(TIMEOUT_NS), 2 * MS);
-    assert_eq!(asked(&mut read, 2 * MS), [], "more is under way than the window has room for by now");
+    assert_eq!(asked(&mut read, 2 * MS), [], "the smaller window is full");
     assert_eq!(read.window, 32);
     for number in 17..48 {
         read.on_chunk(2 * MS, number, &[0; CHUNK_BYTES]);
     }
     assert_eq!(asked(&mut read, 2 * MS)[..2], [(3, 1, 1), (6, 1, 1)]);
-    assert_eq!((read.window, read.silences), (32 + 4, 0), "two were answered as a whole");
+    assert_eq!((read.window, read.silences), (32 + 4, 0), "two requests were answered completely");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn new_token_is_tried_once_until_a_chunk_comes() {
     let mut read = Read { window: 32, ..read(1 << 20, 0) };
     let first = asked(&mut read, 0);
     read.take_token(1);
-    assert_eq!(asked(&mut read, 0), [], "this one was used");
+    assert_eq!(asked(&mut read, 0), [], "this token was already tried");
     read.take_token(2);
     let again: Vec<_> = first.iter().map(|(first, count, _)| (*first, *count, 2)).collect();
     assert_eq!(asked(&mut read, 0), again);
