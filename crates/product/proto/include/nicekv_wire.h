@@ -110,7 +110,7 @@ _Static_assert(offsetof(struct nicekv_header, client) == 16, "offset of client")
 _Static_assert(offsetof(struct nicekv_header, sequence) == 24, "offset of sequence");
 _Static_assert(offsetof(struct nicekv_header, digest) == 32, "offset of digest");
 
-/* Behind a header that says so: zeros until a switch fills them. */
+/* Behind a header whose `room` field says so: zeros until a switch fills them. */
 struct nicekv_chain_header {
 	__be32 partition;
 	__be32 epoch;
@@ -126,7 +126,7 @@ _Static_assert(offsetof(struct nicekv_chain_header, length) == 8, "offset of len
 _Static_assert(offsetof(struct nicekv_chain_header, reserved) == 9, "offset of reserved");
 _Static_assert(offsetof(struct nicekv_chain_header, nodes) == 12, "offset of nodes");
 
-/* Likewise; and the body of what holders and primaries of hot keys say to a switch. */
+/* Likewise; also the body of messages about hot keys from nodes to a switch. */
 struct nicekv_stamp {
 	__be64 instance;
 	__be64 seen;
@@ -136,7 +136,7 @@ _Static_assert(sizeof(struct nicekv_stamp) == 16, "size of nicekv_stamp");
 _Static_assert(offsetof(struct nicekv_stamp, instance) == 0, "offset of instance");
 _Static_assert(offsetof(struct nicekv_stamp, seen) == 8, "offset of seen");
 
-/* A reply that a switch may give: then come the key and, to the end, the reply, less its header. */
+/* A prepared reply of a hot key; behind it the key, then the reply without its header. */
 struct nicekv_hot_value {
 	__be64 instance;
 	__be64 seen;
@@ -152,7 +152,7 @@ _Static_assert(offsetof(struct nicekv_hot_value, serial) == 16, "offset of seria
 _Static_assert(offsetof(struct nicekv_hot_value, key_length) == 24, "offset of key_length");
 _Static_assert(offsetof(struct nicekv_hot_value, reserved) == 26, "offset of reserved");
 
-/* Until when, and the answer. */
+/* Body of a lease for prepared replies, and of its answer. */
 struct nicekv_hot_lease {
 	__be64 nonce;
 	__be64 time_ns;
@@ -164,7 +164,7 @@ _Static_assert(offsetof(struct nicekv_hot_lease, nonce) == 0, "offset of nonce")
 _Static_assert(offsetof(struct nicekv_hot_lease, time_ns) == 8, "offset of time_ns");
 _Static_assert(offsetof(struct nicekv_hot_lease, serial) == 16, "offset of serial");
 
-/* Of a scan, behind the header, or the room behind that. */
+/* First part of a scan's body, behind the header or, if it has room, behind the room. */
 struct nicekv_scan {
 	__u8 forwarded[10];
 	__u8 wants;

@@ -111,7 +111,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// Of an encoded datagram; `None` if it cannot be bundled.
+    /// The common fields of an encoded datagram; `None` if it cannot be bundled.
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let header = HeaderLayout::peek(datagram).filter(|header| header.reply_to().is_none())?;
         Some(Self { keyspace: KeyspaceId(header.keyspace.get()), client: ClientId(header.client.get()) })
@@ -125,7 +125,7 @@ pub fn bundled_bytes(datagram: &[u8]) -> usize {
     BUNDLED_FIXED_BYTES + digest + datagram.len().saturating_sub(Header::BYTES)
 }
 
-/// Appends an encoded datagram to [`Bundle::bundled`]; ignores what is no datagram.
+/// Appends an encoded datagram to [`Bundle::bundled`]; ignores bytes that are no valid datagram.
 pub fn append_bundled(datagram: &[u8], out: &mut Vec<u8>) {
     let Ok((header, body)) = Header::decode(datagram) else { return };
     let digest = Some(header.digest).filter(|digest| *digest != KeyDigest::default());
@@ -190,7 +190,7 @@ mod tests {
         encoded(|out| get.encode(out))
     }
 
-    /// Decodes a bundle of these.
+    /// Bundles these datagrams, and decodes the bundle again.
     fn unbundled(datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let bytes: usize = datagrams.iter().map(|datagram| bundled_bytes(datagram)).sum();
         let bundle = encoded(|out| {

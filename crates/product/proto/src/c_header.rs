@@ -28,17 +28,19 @@ pub fn generate() -> String {
     }
     text.push_str("\n/* Integers are big-endian. */\n");
     write_struct("nicekv_header", HeaderLayout::FIELDS, size_of::<HeaderLayout>(), &mut text);
-    text.push_str("\n/* Behind a header that says so: zeros until a switch fills them. */\n");
+    text.push_str("\n/* Behind a header whose `room` field says so: zeros until a switch fills them. */\n");
     write_struct("nicekv_chain_header", ChainLayout::FIELDS, size_of::<ChainLayout>(), &mut text);
-    text.push_str(
-        "\n/* Likewise; and the body of what holders and primaries of hot keys say to a switch. */\n",
-    );
+    text.push_str("\n/* Likewise; also the body of messages about hot keys from nodes to a switch. */\n");
     write_struct("nicekv_stamp", StampLayout::FIELDS, size_of::<StampLayout>(), &mut text);
-    text.push_str("\n/* A reply that a switch may give: then come the key and, to the end, the reply, less its header. */\n");
+    text.push_str(
+        "\n/* A prepared reply of a hot key; behind it the key, then the reply without its header. */\n",
+    );
     write_struct("nicekv_hot_value", HotValueLayout::FIELDS, size_of::<HotValueLayout>(), &mut text);
-    text.push_str("\n/* Until when, and the answer. */\n");
+    text.push_str("\n/* Body of a lease for prepared replies, and of its answer. */\n");
     write_struct("nicekv_hot_lease", HotLeaseLayout::FIELDS, size_of::<HotLeaseLayout>(), &mut text);
-    text.push_str("\n/* Of a scan, behind the header, or the room behind that. */\n");
+    text.push_str(
+        "\n/* First part of a scan's body, behind the header or, if it has room, behind the room. */\n",
+    );
     write_struct("nicekv_scan", ScanLayout::FIELDS, size_of::<ScanLayout>(), &mut text);
     text.push_str("\n#endif\n");
     text

@@ -1,8 +1,8 @@
 //! Messages along a chain (TurboKV §4.1.2; rules C1 to C6).
 //!
 //! ```text
-//!   head ──Forwards──▶ middle ──Forwards──▶ tail        entries in their order; how far the sender, and all before it, have forced
-//!   head ◀───Acks───── middle ◀───Acks───── tail        `Progress`: logged here; forced from here to the end
+//!   head ──Forwards──▶ middle ──Forwards──▶ tail        entries in their order; last entry synced by the sender and all nodes before it
+//!   head ◀───Acks───── middle ◀───Acks───── tail        `Progress`: last entry logged by the sender; last one synced by it and all nodes after it
 //! ```
 //!
 //! An entry is a decision with the op that it decides: the client's own datagram, which nodes log.

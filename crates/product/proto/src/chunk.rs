@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   initiator ──ChunkRequest, Put──▶ negotiating group ─▶ every target ──ChunkAnswer: Bid, Stored, …──▶ initiator
-//!             ──ChunkAccept: who, when──▶ negotiating group ─▶ every target              the others' bids are cancelled
+//!             ──ChunkAccept: targets, time──▶ negotiating group ─▶ every target              the others' bids are cancelled
 //!             ──Chunk 0, 1, 2 …──▶ rendezvous group ─▶ the chosen ones                   frames, within the window
-//!             ◀──TransferReport── who misses some            ◀──ChunkAnswer: Stored── who holds all of it durably
+//!             ◀──TransferReport── targets that miss frames   ◀──ChunkAnswer: Stored── targets that hold all frames durably
 //!
 //!   initiator ──ChunkRequest, Get──▶ negotiating group ─▶ every target ──ChunkAnswer: Held, NotFound──▶ initiator
 //!             ──ChunkRead, token──▶ one of those that hold it ──Chunk …──▶ initiator
@@ -323,6 +323,6 @@ mod tests {
             id: ChunkId::default(),
         };
         assert!(decoded(&|out| answer(1, 2).encode(out)).is_ok());
-        assert!(decoded(&|out| answer(2, 2).encode(out)).is_err(), "a window of no time");
+        assert!(decoded(&|out| answer(2, 2).encode(out)).is_err(), "the transfer window is empty");
     }
 }

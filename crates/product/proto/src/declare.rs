@@ -37,7 +37,7 @@ macro_rules! for_each {
 /// Fixed part of a declaration.
 macro_rules! layout {
     ($visibility:vis $($field:ident : $codec:ty, $($zeros:literal)?;)*) => {
-        #[allow(unreachable_pub, reason = "a part's is its codec's, which is public")]
+        #[allow(unreachable_pub, reason = "the layout of a part belongs to its codec, which is public")]
         #[derive(
             Clone,
             Copy,

@@ -1,8 +1,8 @@
 //! Hash values: fields with values under one key.
 //!
 //! ```text
-//!   a hash, and what is set of it   [ name, value ][ name, value ] …   in the order in which the names were first set, each once
-//!   what is removed of it           [ name ][ name ] …
+//!   a hash, and the fields to set   [ name, value ][ name, value ] …   in the order in which the names were first set, each once
+//!   the fields to remove            [ name ][ name ] …
 //! ```
 //!
 //! A hash has at least one field: removing the last one deletes the key. Its bytes are stored like

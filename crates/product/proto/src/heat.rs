@@ -16,7 +16,7 @@ part! {
     /// estimated from a sample.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PartitionHeat {
-        /// Which.
+        /// The partition.
         partition: PartitionId,
         /// Client requests in the interval.
         requests: u32,
@@ -44,7 +44,7 @@ message! {
     pub struct Heat: Heat {
         header {}
         body {
-            /// Who.
+            /// The node that reports.
             node: NodeId,
             /// Each partition at most once; at most [`HEAT_PARTITIONS_MAX`].
             partitions: Vec<PartitionHeat> as List<u8, PartitionHeat, HEAT_PARTITIONS_MAX> => 5 zeros,

@@ -20,7 +20,7 @@
 //! ```text
 //!   metadata ──HotAssign──▶ primary        these nodes are to have copies, of this instance
 //!   primary  ──HotCopy, HotDrop──▶ holder
-//!   primary  ──HotPulse──▶ holder ──HotPulsed──▶ primary      what time is it there? until then copies of this serial may be shown
+//!   primary  ──HotPulse──▶ holder ──HotPulsed──▶ primary      asks for the holder's clock; until when it may serve copies of this serial
 //! ```
 //!
 //! The switch may hold a copy, too: a prepared reply (H9). The primary sends it to the key's vnode,

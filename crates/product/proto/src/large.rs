@@ -150,7 +150,8 @@ pub fn receivers_of(datagram: &[u8]) -> u16 {
     mask.map_or(RECEIVERS_ALL, |mask| u16::from_be_bytes(*mask))
 }
 
-/// Op of a chunk, or of a request for chunks.
+/// Offset of the receiver mask in a chunk, and in a request for chunks: behind the header and the
+/// 32-bit field before it.
 const MASK_AT: usize = Header::BYTES + size_of::<u32>();
 
 /// Most ranges of missing chunks in a [`TransferReport`].

@@ -45,7 +45,7 @@ pub const fn small_value_bytes_max(key_bytes: usize) -> usize {
     if room < VALUE_BYTES_MAX { room } else { VALUE_BYTES_MAX }
 }
 
-/// What kernels and switches keep has any small value.
+/// Next to a key that kernels and switches can hold, any small value fits a datagram.
 const _: () = assert!(small_value_bytes_max(KERNEL_KEY_BYTES_MAX) == VALUE_BYTES_MAX);
 
 #[cfg(test)]

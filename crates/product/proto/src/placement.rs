@@ -118,7 +118,7 @@ mod tests {
         assert!(keys.windows(2).all(|pair| value(pair[0]) < value(pair[1])));
         assert_eq!(value(b"a"), 0x61 << 120);
         assert_eq!(value(b"abcdefghijklmnop"), value(b"abcdefghijklmnopq"), "16 bytes are shared");
-        assert_eq!(value(b"a"), value(b"a\0\0"), "as is what was padded");
+        assert_eq!(value(b"a"), value(b"a\0\0"), "keys are padded with zeros");
         assert_eq!((value(&[0xff; 16]), value(&[0xff; 40])), (u128::MAX, u128::MAX));
         assert_eq!(match_digest(KeyOrder::Hash, b"a"), key_digest(b"a"));
     }

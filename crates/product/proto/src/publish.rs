@@ -4,7 +4,7 @@
 //! ```text
 //!   listener  ──Listen───▶ multicast vnode of the channel ─▶ every member notes it; the primary ──Listening──▶ listener
 //!   publisher ──Publish──▶ multicast vnode of the channel ─▶ the primary ─┬─Published──▶ each listener
-//!                                                                         └─Reply──────▶ publisher: how many were told
+//!                                                                         └─Reply──────▶ publisher: number of receivers
 //! ```
 //!
 //! Members forget a subscription after [`Listen::hold_ms`]; subscribers renew it before. A pattern

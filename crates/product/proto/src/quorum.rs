@@ -112,8 +112,8 @@ part! {
     /// key that was never put.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct Timestamp where is_possible {
-        /// One more than the newest counter that the client has seen, and than any floor that it
-        /// was told.
+        /// One more than the newest counter that the client has seen, and than any floor that
+        /// replicas reported to it.
         counter: u64,
         /// The put or delete.
         op: OpId,

@@ -55,7 +55,7 @@ mod tests {
             [1, 2, 3, 4].map(|sequence| recent.get(op(sequence))),
             [None, Some(20), Some(30), Some(40)]
         );
-        assert!(!recent.note(op(3), 99), "a repeat says nothing new");
+        assert!(!recent.note(op(3), 99), "a repeated op is not new");
         assert_eq!(recent.get(op(3)), Some(30));
         assert_eq!((recent.by_op.len(), recent.order.len()), (3, 3));
     }

@@ -147,7 +147,7 @@ mod tests {
             let mut sent = get();
             leave_room(&mut sent);
             assert_eq!(sent.len(), get().len() + ChainHeader::BYTES);
-            assert!(Datagram::decode(&sent).is_err(), "who does not take the room out takes nothing in");
+            assert!(Datagram::decode(&sent).is_err(), "a datagram whose room was not removed is refused");
             *room_of(&mut sent).unwrap() = chain(nodes).to_bytes();
             let mut left = b"left over".to_vec();
             assert_eq!(take_room(&sent, &mut left), Some(Ok(Room::Chain(chain(nodes)))));
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(other, before, "no request");
         other[ROOM_AT] = 1;
         other.resize(200, 0);
-        assert!(take_room(&other, &mut out).unwrap().is_err(), "nobody but a client leaves room");
+        assert!(take_room(&other, &mut out).unwrap().is_err(), "only clients' requests may have room");
     }
 
     #[test]

@@ -335,7 +335,7 @@ mod tests {
     fn scan_is_routed_by_its_start() {
         let mut bytes = Vec::new();
         Scan { digest: KeyDigest([1; 16]), ..scan(None, 0) }.encode(&mut bytes);
-        assert!(Datagram::decode(&bytes).is_err(), "by the digest a switch would route it elsewhere");
+        assert!(Datagram::decode(&bytes).is_err(), "the digest would route it to another partition");
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn impossible_keyspaces_are_refused_with_the_reason() {
     for (spec, reason) in [
         ("a b", "a name consists of"),
         ("default", "another keyspace of this name"),
-        ("x=id=0", "id 0 is that of another keyspace"),
+        ("x=id=0", "id 0 belongs to another keyspace"),
         ("x=write-set=2", "write-set belongs to quorum"),
         ("x=replication=quorum", "needs a write-set"),
         ("x=replicas=4", "4 replicas need at least as many nodes, there are 3"),

@@ -19,7 +19,8 @@ use num_bigint::{BigInt, BigUint, Sign};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongDouble {
     negative: bool,
-    /// As stored: 0 for numbers too small for 64 bits of significand, [`EXPONENT_INFINITE`] for infinities.
+    /// The exponent as encoded: 0 for numbers too small for 64 bits of significand,
+    /// [`EXPONENT_INFINITE`] for infinities.
     exponent: u16,
     /// All 64 bits: the highest one is set in every number whose exponent is not 0.
     significand: u64,
@@ -29,23 +30,25 @@ const EXPONENT_INFINITE: u16 = 0x7fff;
 const SIGN_BIT: u16 = 0x8000;
 const SIGNIFICAND_BITS: i64 = 64;
 const HIGHEST_BIT: u64 = 1 << 63;
-/// The lowest bit of the smallest numbers counts 2 to this power.
+/// The lowest bit of the significand of the smallest numbers stands for 2 to this power.
 const LOWEST_BIT_MIN: i64 = -16_445;
-/// Digits after the point that a written number keeps.
+/// Digits after the point that [`LongDouble::to_text`] writes.
 const DECIMALS: usize = 17;
-/// As in Redis, texts of so many bytes are no numbers.
+/// As in Redis, a text of this many bytes or more is not accepted as a number.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
-/// Powers of ten or two beyond this one are out of range whatever digits come before them: no text has so many digits.
+/// Powers of ten or two beyond this one are out of range, whatever their digits: no text is long
+/// enough to make up for them.
 const POWER_MAX: i64 = 40_000;
 
 impl LongDouble {
-    /// Bytes of its form on the wire.
+    /// Bytes of the encoded form.
     pub const BYTES: usize = 10;
 
     const ZERO: Self = Self { negative: false, exponent: 0, significand: 0 };
 
-    /// Reads decimal or (after `0x`) hexadecimal digits, with or without point and exponent, or `inf`. No blanks, no NaN, and nothing
-    /// that is too large, or is not 0 and too small, for the format.
+    /// Parses decimal or (after `0x`) hexadecimal digits, with or without point and exponent, or
+    /// `inf`. Refuses blanks, NaN, numbers that are too large for the format, and numbers other
+    /// than 0 that would be rounded to 0.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
@@ -76,7 +79,8 @@ impl LongDouble {
         Some(read).filter(|read| read.is_finite() && *read != Self::ZERO)
     }
 
-    /// The number that is written like `value`, so that a tenth is a tenth; `None` for NaN.
+    /// The number that `value`'s shortest decimal text stands for, so that the `f64` 0.1 becomes
+    /// the nearest number to a tenth; `None` for NaN.
     pub fn from_f64(value: f64) -> Option<Self> {
         Self::parse(format!("{value:e}").as_bytes())
     }
@@ -86,7 +90,7 @@ impl LongDouble {
         self.exponent != EXPONENT_INFINITE
     }
 
-    /// The sum; `None` if it would be infinite, or none at all.
+    /// The sum; `None` if it, or one of the two numbers, is infinite.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         if !self.is_finite() || !other.is_finite() {
             return None;
@@ -117,7 +121,7 @@ impl LongDouble {
         format!("{sign}{whole}{point}{fraction}")
     }
 
-    /// Its form on the wire: sign and exponent, then the significand.
+    /// The encoded form: sign and exponent, then the significand.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let sign = if self.negative { SIGN_BIT } else { 0 };
         let mut bytes = [0; Self::BYTES];
@@ -126,7 +130,7 @@ impl LongDouble {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] writes, and nothing else.
+    /// Decodes what [`Self::to_bytes`] encodes; refuses all other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (head, significand) = bytes.split_first_chunk::<2>()?;
         let head = u16::from_be_bytes(*head);
@@ -144,12 +148,13 @@ impl LongDouble {
         Self { negative, exponent: EXPONENT_INFINITE, significand: HIGHEST_BIT }
     }
 
-    /// The power of two that the lowest bit of the significand counts.
+    /// The power of two that the lowest bit of the significand stands for.
     fn lowest_bit(self) -> i64 {
         LOWEST_BIT_MIN + i64::from(self.exponent.max(1)) - 1
     }
 
-    /// Its multiple of 2 to the power of `lowest_bit`, which is not above its own.
+    /// The number as a multiple of 2 to the power of `lowest_bit`, which must not exceed
+    /// [`Self::lowest_bit`].
     fn in_units_of(self, lowest_bit: i64) -> BigInt {
         let sign = if self.negative { Sign::Minus } else { Sign::Plus };
         BigInt::from_biguint(sign, BigUint::from(self.significand) << (self.lowest_bit() - lowest_bit))
@@ -160,14 +165,15 @@ impl LongDouble {
         if *numerator == BigUint::ZERO {
             return Self::ZERO;
         }
-        // The highest bit of the quotient counts 2 to the power of what they differ by in bits, or of one less.
+        // The highest bit of the quotient stands for 2 to the power of the difference of the
+        // lengths in bits, or one less.
         let difference = numerator.bits() as i64 - denominator.bits() as i64;
         let reached = numerator << (-difference).max(0) >= denominator << difference.max(0);
         let lowest_bit = difference - i64::from(!reached) - (SIGNIFICAND_BITS - 1);
         let lowest_bit = lowest_bit.max(LOWEST_BIT_MIN - power);
         let quotient =
             rounded_quotient(&(numerator << (-lowest_bit).max(0)), &(denominator << lowest_bit.max(0)));
-        // Rounding up may have carried into one bit more.
+        // Rounding up may have carried, which makes the quotient one bit longer.
         let carried = quotient.bits() as i64 > SIGNIFICAND_BITS;
         let lowest_bit = power + lowest_bit + i64::from(carried);
         let significand = u64::try_from(quotient >> u8::from(carried)).expect("64 bits at most");
@@ -180,7 +186,7 @@ impl LongDouble {
     }
 }
 
-/// `digits` · 10^`power`, or · 2^`power` if they are hexadecimal.
+/// The number `digits` · 10^`power`; of a hexadecimal text, `digits` · 2^`power`.
 struct Scientific {
     digits: BigUint,
     power: i64,
@@ -207,7 +213,7 @@ impl Scientific {
     }
 }
 
-/// Decimal digits with or without sign; too many of them are as good as infinitely many.
+/// Parses decimal digits with or without sign; the value saturates.
 fn parse_exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [sign @ (b'+' | b'-'), rest @ ..] => (*sign == b'-', rest),
@@ -225,7 +231,7 @@ fn ten_to(power: i64) -> BigUint {
     BigUint::from(10u8).pow(u32::try_from(power).expect("a small power"))
 }
 
-/// Ties to even.
+/// The quotient rounded to the nearest integer, ties to even.
 fn rounded_quotient(numerator: &BigUint, denominator: &BigUint) -> BigUint {
     let quotient = numerator / denominator;
     let rest = numerator - &quotient * denominator;
@@ -246,7 +252,8 @@ mod tests {
         LongDouble::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text:?} is a number"))
     }
 
-    /// What redis-server 7.0.15 on x86-64 makes of a number in INCRBYFLOAT on a new key.
+    /// The expected texts are the results of redis-server 7.0.15 on x86-64 for INCRBYFLOAT of a new
+    /// key.
     #[test]
     fn numbers_are_written_as_by_redis() {
         for (text, written) in [
@@ -328,7 +335,8 @@ mod tests {
             ("1e15", "4", "1000000000000004"),
             ("9007199254740993", "0.5", "9007199254740993.5"),
             ("1e30", "1", "1000000000000000000024696061952"),
-            // One bit too many, twice: to the even neighbour.
+            // The exact sums of the next three rows have more than 64 bits. The last two lie halfway
+            // between two numbers and are rounded to the even one.
             ("18446744073709551615", "1.5", "18446744073709551616"),
             ("36893488147419103232", "2", "36893488147419103232"),
             ("36893488147419103232", "6", "36893488147419103240"),
@@ -347,10 +355,11 @@ mod tests {
         assert_eq!(largest.checked_add(read("1")), Some(largest));
         let smallest = LongDouble { negative: true, exponent: 0, significand: 1 };
         assert_eq!(read("-3.6451995318824746025e-4951"), smallest);
-        // Half of it is a tie with 0; a little more is not.
+        // Half of the smallest number is a tie and is rounded to 0; a little more is rounded up.
         assert_eq!(LongDouble::parse(b"0x1p-16446"), None);
         assert_eq!(read("-0x1.000001p-16446"), smallest);
-        // The largest that is too small for 64 bits, and its neighbour, to which halves of it round.
+        // The largest number with exponent 0; half a unit more is rounded up to the next number,
+        // the smallest with exponent 1.
         assert_eq!(read("0x0.fffffffffffffffep-16382").significand, HIGHEST_BIT - 1);
         let normal = LongDouble { negative: false, exponent: 1, significand: HIGHEST_BIT };
         assert_eq!(read("0x0.ffffffffffffffffp-16382"), normal);
@@ -384,7 +393,8 @@ mod tests {
         };
         assert_eq!(with(0x3fff, HIGHEST_BIT), Some(read("1")));
         assert_eq!(with(0xffff, HIGHEST_BIT), Some(read("-inf")));
-        // Negative zero, a number without its highest bit, one too small with it, NaN.
+        // Negative zero; a number without its highest bit; exponent 0 with the highest bit;
+        // the exponent of infinity with any other significand.
         for (head, significand) in
             [(0x8000, 0), (0x3fff, 1), (0, HIGHEST_BIT), (0x7fff, HIGHEST_BIT + 1), (0x7fff, 0)]
         {
@@ -395,12 +405,13 @@ mod tests {
     }
 
     proptest! {
-        /// The nearest `f64` of what a processor's own conversions and additions say, as a second opinion.
+        /// Compares with the processor's `f64` arithmetic.
         #[test]
         fn sums_of_floats_agree_with_the_processor(a in -1e15f64..1e15, b in -1e15f64..1e15) {
             let sum = read(&format!("{a}")).checked_add(read(&format!("{b}"))).unwrap();
             let written: f64 = sum.to_text().parse().unwrap();
-            // Both are read from their shortest texts, which stand for the float and half a unit around it; so does what is written.
+            // Each number is parsed from an `f64`'s shortest text, which may differ from the `f64`
+            // by half a unit in its last place; the same is true of the written sum.
             prop_assert!((written - (a + b)).abs() <= f64::EPSILON * (a.abs() + b.abs()));
         }
 

@@ -184,9 +184,9 @@ mod tests {
         let mut asker = DirectoryFetch::default();
         assert_eq!(fetch(&mut asker, &one), 3);
         assert_eq!(asker.directory(), &one);
-        assert_eq!(fetch(&mut asker, &one), 1, "there is no other");
+        assert_eq!(fetch(&mut asker, &one), 1, "there is no newer version");
         assert_eq!(fetch(&mut asker, &two), 3);
-        assert_eq!(fetch(&mut asker, &one), 1, "what is older is not taken");
+        assert_eq!(fetch(&mut asker, &one), 1, "an older version is ignored");
         assert_eq!(asker.directory(), &two);
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let Ok((_, Datagram::DirectoryPage(page))) = Datagram::decode(&bytes) else { panic!("a page") };
         assert!(asker.on_page(&page));
         assert!(!asker.on_page(&page), "an answer counts once");
-        assert_eq!(fetch(&mut asker, &two), 4, "one is for nothing");
+        assert_eq!(fetch(&mut asker, &two), 4, "three pages, and one query that found the new version");
         assert_eq!(asker.directory(), &two);
     }
 

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!   address     prefix │ group │ mask: 12 bits, of which the i-th is the i-th member of the group
-//!   all ones    the whole group, which is negotiated with             (negotiating group)
-//!   a few bits  those who were chosen, who get the data               (rendezvous group)
+//!   all ones    the whole group, which negotiates about a chunk       (negotiating group)
+//!   a few bits  the chosen targets, which get the data                (rendezvous group)
 //!   one bit     one target
-//!   none        nobody
+//!   none        no target
 //! ```
 //!
 //! A switch that understands masks needs one entry for each group; any other switch needs one entry
@@ -142,7 +142,7 @@ mod tests {
         let wide = GroupRing { base: Ipv4Addr::new(11, 0, 0, 0), ..ring(8) };
         assert_eq!(wide.groups(), GROUPS_MAX);
         assert_eq!(wide.group_of(wide.address(255, 7).ip().to_owned()), Some((255, 7)));
-        assert_eq!(wide.group_of(Ipv4Addr::new(11, 16, 0, 0)), None, "nobody can name that group");
+        assert_eq!(wide.group_of(Ipv4Addr::new(11, 16, 0, 0)), None, "the ring has no such group");
         assert!(wide.contains(Ipv4Addr::new(11, 16, 0, 0)) && !wide.contains(Ipv4Addr::new(12, 0, 0, 0)));
         assert_eq!(ring(16).group_of(Ipv4Addr::new(10, 65, 0, 0)), None);
     }

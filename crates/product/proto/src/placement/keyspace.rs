@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   sessions=replication=quorum,write-set=2,replicas=3,partitions=64,unicast=10.12.0.0/16,multicast=10.13.0.0/16
-//!   └ name   └ settings, in any order; what is not said comes from the cluster's defaults
+//!   └ name   └ settings, in any order; omitted ones have the cluster's defaults
 //!   orders=range,chain                 a value that no other setting has needs no name
 //! ```
 //!
@@ -175,7 +175,7 @@ pub enum KeyspaceError {
     Refused { name: String, reason: Refusal },
     #[error("{keyspaces} keyspaces, allowed are 1 to {KEYSPACES_MAX}")]
     Count { keyspaces: usize },
-    #[error("no keyspace has id 0, to which requests go that name none")]
+    #[error("no keyspace has id 0, which serves requests that name no keyspace")]
     NoDefault,
     #[error("{partitions} partitions in all keyspaces together, the limit is {PARTITIONS_MAX}")]
     TooManyPartitions { partitions: u32 },
@@ -192,7 +192,7 @@ pub enum Refusal {
     NoSetting { setting: String },
     #[error("there is no setting {setting:?}, only {}", settings::names())]
     UnknownSetting { setting: String },
-    #[error("{setting} is said twice")]
+    #[error("{setting} is given twice")]
     SaidTwice { setting: String },
     #[error("{setting} is {value:?}, but must be {expected}")]
     Value { setting: &'static str, value: String, expected: &'static str },
@@ -210,23 +210,23 @@ pub enum Refusal {
     TooFewNodes { replicas: usize, nodes: usize },
     #[error("{partitions} partitions, allowed are powers of two up to {KEYSPACE_PARTITIONS_MAX}")]
     Partitions { partitions: u32 },
-    #[error("balancing=migrate splits partitions, which those by quorum cannot be")]
+    #[error("balancing=migrate splits partitions, which quorum replication does not allow")]
     MigrateByQuorum,
     #[error("hot keys need multicast: {because}")]
     HotWithoutMulticast { because: &'static str },
-    #[error("partition-keys and partition-bytes belong to balancing=migrate, which splits what is larger")]
+    #[error("partition-keys and partition-bytes need balancing=migrate, which splits larger partitions")]
     LimitWithoutMigrate,
     #[error(
-        "names of objects need multicast replication: their values are too long for chains, and by quorum nobody orders them"
+        "names of objects need multicast replication: their values are too long for chains, and a quorum does not order updates"
     )]
     ChunksWithoutMulticast,
     #[error("{ring} is not the base of a /16")]
     Ring { ring: Ipv4Addr },
     #[error("the ring {ring}/16 is used twice")]
     RingTwice { ring: Ipv4Addr },
-    #[error("id {id} is above {}: higher ones are given by `nicekv keyspace create`", KEYSPACES_MAX - 1)]
+    #[error("id {id} is above {}: `nicekv keyspace create` assigns higher ones", KEYSPACES_MAX - 1)]
     Id { id: KeyspaceId },
-    #[error("id {id} is that of another keyspace")]
+    #[error("id {id} belongs to another keyspace")]
     IdTwice { id: KeyspaceId },
     #[error("there is another keyspace of this name")]
     NameTwice,
@@ -339,9 +339,9 @@ impl KeyspaceSpec {
         match self.protocol {
             Protocol::Multicast => None,
             Protocol::Quorum { .. } => {
-                Some("by quorum no node orders a key's puts, and so none could close its copies")
+                Some("with quorum replication no node orders a key's updates, so none could close its copies")
             }
-            Protocol::Chain => Some("of a chain the tail alone may answer, and the head decides"),
+            Protocol::Chain => Some("in a chain only the tail may answer gets, but the head decides updates"),
         }
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!   member ──Tombstones, Hold────▶ each other member ──TombstonesAck──▶   hold these deletions, or what you have if it is newer
 //!   member ──Tombstones, Forget──▶ each other member ──TombstonesAck──▶   in a later epoch: forget them
-//!   who leaves ──Entrust──▶ its successor ──Entrusted──▶                  hold this version, or what you have if it is newer
+//!   leaving member ──Entrust──▶ its successor ──Entrusted──▶              hold this version, or what you have if it is newer
 //! ```
 
 use super::Timestamp;

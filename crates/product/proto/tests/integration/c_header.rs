@@ -8,7 +8,7 @@ fn committed() -> std::path::PathBuf {
 }
 
 #[test]
-fn the_committed_header_is_the_generated_one() {
+fn committed_header_equals_the_generated_one() {
     let generated = nicekv_proto::c_header::generate();
     if std::env::var_os("NICEKV_BLESS").is_some() {
         std::fs::write(committed(), &generated).unwrap();

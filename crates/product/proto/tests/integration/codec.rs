@@ -1,5 +1,5 @@
-//! What is not a message is refused, by the name of what is wrong with it (docs/FAULTS.md row 29). That every bit of every message counts is
-//! tested where messages are declared.
+//! Invalid datagrams are refused, and the error names the faulty field (docs/FAULTS.md row 29). The
+//! tests that every bit of a message is significant are in `src/samples.rs`.
 
 use nicekv_proto::limits::{DATAGRAM_BYTES_MAX, KEY_BYTES_MAX, PAIR_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_proto::{
@@ -12,7 +12,7 @@ fn decode(bytes: &[u8]) -> Result<(), DecodeError> {
     Datagram::decode(bytes).map(|_| ())
 }
 
-/// The 48 bytes before a body of `length` bytes.
+/// A header of 48 bytes for a body of `length` bytes.
 fn header_of(opcode: u8, length: usize) -> Vec<u8> {
     let mut bytes = b"NK\x02".to_vec();
     bytes.push(opcode);
@@ -24,7 +24,7 @@ fn header_of(opcode: u8, length: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// Strictness: whoever is taken at all is taken for exactly what it says.
+    /// Decoding is strict: bytes that decode are exactly those to which the message encodes.
     #[test]
     fn random_body_is_refused_or_round_trips(
         opcode in 0u8..48,
@@ -59,9 +59,9 @@ fn row_29_every_length_up_to_the_mtu_is_refused_without_panic() {
     }
 }
 
-/// Where an update says how long its key is: behind header, watermark, condition and a flag.
+/// Offset of the key length in an update: behind header, watermark, condition and a flag.
 const KEY_LENGTH_AT: usize = 48 + 8 + 25 + 1;
-/// Where a set says how long its value is: behind that, and the number of the operation.
+/// Offset of the value length in a set: behind the key length and the operation's code.
 const VALUE_LENGTH_AT: usize = KEY_LENGTH_AT + 2 + 1;
 
 static BYTES: [u8; DATAGRAM_BYTES_MAX] = [b'x'; DATAGRAM_BYTES_MAX];
@@ -144,7 +144,7 @@ fn row_29_inconsistent_headers_are_refused_by_name() {
     }
     assert_eq!(with(8, &[1]), DecodeError::UnknownValue { field: "reply_to_ip", value: 1 << 24 });
     assert_eq!(with(15, &[1]), DecodeError::UnknownValue { field: "reserved", value: 1 });
-    // The lengths of the update itself: longer than the datagram, and shorter.
+    // Wrong lengths within the update: the key or value is longer or shorter than stated.
     for (key, value) in [(4u16, 3u16), (2, 3), (3, 4), (3, 2), (256, 1024), (3, 1024)] {
         let mut bytes = honest.clone();
         bytes[KEY_LENGTH_AT..][..2].copy_from_slice(&key.to_be_bytes());

@@ -1,4 +1,5 @@
-//! The bytes of a few messages, as they were when the version of the wire was 3: who changes them raises it.
+//! Encoded bytes of some messages in version 3 of the wire format: a change of any of them needs a
+//! new version number.
 
 use nicekv_proto::control::{DiskSpace, Heartbeat};
 use nicekv_proto::large::{Chunk, Hole, ReadChunks, Reference, TransferReport};
@@ -34,7 +35,7 @@ fn get(forwarded: Option<(PartitionId, Epoch, NodeId)>) -> Get<'static> {
 }
 
 #[test]
-fn of_clients() {
+fn client_messages_keep_their_bytes() {
     check(
         "4e4b0301001100030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
 000000000000000000000005636f6c6f72",
@@ -80,9 +81,9 @@ fn of_clients() {
     );
 }
 
-/// A script behind the declarations of its keys.
+/// A script is encoded behind the declarations of its keys.
 #[test]
-fn of_scripts() {
+fn script_messages_keep_their_bytes() {
     check(
         "000501636f6c6f720400050e636f6c6f7205000000000000004d010008000772657475726e203100036f6e650000",
         |out| {
@@ -97,9 +98,9 @@ fn of_scripts() {
     );
 }
 
-/// Steps in an update, and what became of them, as a decision and the answer have it.
+/// The steps of a transaction in an update, and their results in a decision and in the reply.
 #[test]
-fn of_transactions() {
+fn transaction_messages_keep_their_bytes() {
     let (condition, return_old) = (Condition::IfAbsent, true);
     let operation = Operation::Set { value: VALUE, expiry: Expiry::At(77) };
     let steps = [
@@ -148,7 +149,7 @@ fn of_transactions() {
 }
 
 #[test]
-fn of_quorums() {
+fn quorum_messages_keep_their_bytes() {
     let timestamp = Timestamp { counter: 5, op: VERSION };
     check(
         "4e4b0305002e00030a1402011b5800000102030405060708000000000000111209090909090909090909090909090909\
@@ -181,7 +182,7 @@ fn of_quorums() {
 }
 
 #[test]
-fn of_nodes() {
+fn node_messages_keep_their_bytes() {
     let sender = NodeId(4);
     check(
         "4e4b03110040000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
@@ -200,7 +201,7 @@ fn of_nodes() {
 }
 
 #[test]
-fn of_primaries() {
+fn primary_messages_keep_their_bytes() {
     let sender = NodeId(4);
     let decision = Decision {
         partition: PARTITION,
@@ -236,7 +237,7 @@ fn of_primaries() {
         }
         .encode(out);
     });
-    // The same of decisions that are encoded one by one.
+    // Decisions that are appended one by one give the same bytes.
     check(golden, |out| {
         let mut bytes = Vec::new();
         decision.append(&mut bytes);
@@ -252,7 +253,7 @@ fn of_primaries() {
 }
 
 #[test]
-fn of_recovery_and_sessions() {
+fn recovery_and_session_messages_keep_their_bytes() {
     let sender = NodeId(4);
     check(
         "4e4b0315005000000000000000000000000000000000000000000000000000000000000000000000\
@@ -300,7 +301,7 @@ fn of_recovery_and_sessions() {
 }
 
 #[test]
-fn of_large_values() {
+fn large_value_messages_keep_their_bytes() {
     let reference = Reference { name: OP, length: 0x1_0000, checksum: 7 };
     let chunk = Chunk { keyspace: KEYSPACE, op: OP, digest: DIGEST, number: 3, mask: 5, bytes: VALUE };
     check(
@@ -354,9 +355,10 @@ fn of_large_values() {
     );
 }
 
-/// What was zero before pages were cut between long keys is zero in all others.
+/// The fields for borders between long keys, added later, are zero in all pages without such a
+/// border.
 #[test]
-fn of_scrubs() {
+fn scrub_messages_keep_their_bytes() {
     let page = |after: Option<&[u8]>,
                 is_last,
                 begins_with,

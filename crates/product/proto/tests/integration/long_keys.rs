@@ -1,4 +1,5 @@
-//! Every message that carries a key has room for the longest one, beside whatever else it carries; a key that is a byte longer is refused by name.
+//! Every message that carries a key has room for the longest one, next to its other content; a key
+//! that is one byte longer is refused with an error that names the field.
 
 use nicekv_proto::hot::{HotCopy, HotValue, Stamp};
 use nicekv_proto::large::Reference;
@@ -44,7 +45,7 @@ fn update(key: &[u8], operation: Operation<'_>) -> Vec<u8> {
     encoded(|out| update.encode(out))
 }
 
-/// What clients ask, less the room that it may have on its way.
+/// Requests of clients, without the room that may be added for a switch.
 fn asked(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let reference = Reference { name: OP, length: VALUE_BYTES_MAX as u32 + 1, checksum: 9 }.bytes();
     let (keyspace, op, digest, reply_to) = (KEYSPACE, OP, DIGEST, None);
@@ -77,7 +78,7 @@ fn asked(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What nodes tell each other, and the answers to scans.
+/// Messages between nodes, and the answers to scans.
 fn told(key: &[u8], value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let (partition, epoch, sender, timestamp) = (PARTITION, EPOCH, SENDER, TIMESTAMP);
     let mut entry = Vec::new();
@@ -196,7 +197,7 @@ fn too_long_key_is_refused_by_every_message() {
 #[test]
 fn value_without_room_for_its_key_is_refused() {
     let (key, value) = ([b'k'; KEY_BYTES_MAX], [b'v'; small_value_bytes_max(KEY_BYTES_MAX) + 1]);
-    // What is appended may go in fragments.
+    // An append is not refused: it may be sent in fragments.
     let carry = ["set", "store", "resend", "entrust", "repair reply", "hot copy"];
     for (what, datagram) in asked(&key, &value).into_iter().chain(told(&key, &value)) {
         let refused = Datagram::decode(&datagram).err();

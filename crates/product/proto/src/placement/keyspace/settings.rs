@@ -11,27 +11,27 @@ use super::{ChunkDelivery, KeyspaceDefaults, KeyspaceSpec, LoadBalancing, Protoc
 
 /// All settings, with their values.
 pub const KEYSPACE_SETTINGS: [(&str, &str); 12] = [
-    ("id", "1 to 15, as in SELECT 1; the next that is free"),
+    ("id", "1 to 15, as in SELECT 1; the next free one"),
     ("replication", "multicast, chain or quorum; multicast"),
-    ("write-set", "1 to R, of quorum replication alone: copies that hold what is acknowledged (k)"),
+    ("write-set", "1 to R, for quorum replication only: copies that hold an acknowledged put (k)"),
     ("replicas", "1 to 9: copies of each value (R); as in the default keyspace"),
     ("partitioning", "hash or range: how keys are divided among partitions; hash"),
     ("partitions", "a power of two up to 1024, 4096 in all keyspaces together; as in the default keyspace"),
     (
         "balancing",
-        "none, migrate (partitions move, split and merge by load) or hot (keys that are asked most are copied); none",
+        "none, migrate (partitions move, split and merge by load) or hot (the keys with most requests are copied); none",
     ),
     ("partition-keys", "with migrate: a partition with more keys is split; any"),
-    ("partition-bytes", "the same of bytes, keys and values together; any"),
+    ("partition-bytes", "with migrate: a partition with more bytes of keys and values is split; any"),
     (
         "chunks",
-        "multicast or unicast: the keys are names of objects, whose chunks go to their targets so; none",
+        "multicast or unicast: the keys are names of objects, and their chunks are sent to storage targets this way; none",
     ),
     ("unicast", "a ring like 127.12.0.0/16; one of the cluster's own"),
     ("multicast", "likewise"),
 ];
 
-/// As an English list.
+/// The names of all settings, as an English list.
 pub(super) fn names() -> String {
     let [first @ .., last] = KEYSPACE_SETTINGS.map(|(name, _)| name);
     format!("{} and {last}", first.join(", "))
@@ -137,7 +137,7 @@ fn number<T: FromStr>(setting: &'static str, value: &str) -> Result<T, Refusal> 
     value.parse().map_err(|_| bad_value(setting, value, "a number that is not too large"))
 }
 
-/// The write set of a quorum is a setting of its own.
+/// Parses a replication mode. The write set of a quorum is a separate setting.
 fn protocol(value: &str) -> Result<Protocol, Refusal> {
     match value {
         "multicast" => Ok(Protocol::Multicast),

@@ -40,7 +40,7 @@ fn object_keyspaces_state_chunk_delivery() {
     assert_eq!(parse(&spec.to_string()), Ok(spec));
     assert_eq!(parse("objects=range,chunks=unicast").unwrap().chunks, Some(ChunkDelivery::Unicast));
     refused("a=chunks=both", "keyspace \"a\": chunks is \"both\", but must be multicast or unicast");
-    let why = "names of objects need multicast replication: their values are too long for chains, and by quorum nobody orders them";
+    let why = "names of objects need multicast replication: their values are too long for chains, and a quorum does not order updates";
     refused("a=chain,chunks=unicast", &format!("keyspace \"a\": {why}"));
 }
 
@@ -50,7 +50,7 @@ fn list_assigns_unused_ids() {
     assert_eq!(list.iter().map(|spec| spec.id.0).collect::<Vec<_>>(), [1, 3, 2, 4]);
     assert!(parse_keyspaces(["a", "b=x"], &DEFAULTS).is_err());
     let created = parse_keyspaces(["a=id=16"], &DEFAULTS).unwrap_err().to_string();
-    let why = "id 16 is above 15: higher ones are given by `nicekv keyspace create`";
+    let why = "id 16 is above 15: `nicekv keyspace create` assigns higher ones";
     assert_eq!(created, format!("keyspace \"a\": {why}"));
     assert_eq!([1, 3, 64].map(partitions_for), [8, 32, 512]);
 }
@@ -64,10 +64,10 @@ fn every_refusal_has_a_reason() {
     let words = "is no setting like replicas=3, nor range, hash, chain, multicast or quorum";
     refused("a=b", &format!("keyspace \"a\": \"b\" {words}"));
     refused("a=replicas=3,", &format!("keyspace \"a\": \"\" {words}"));
-    refused("a=range,partitioning=hash", "keyspace \"a\": partitioning is said twice");
+    refused("a=range,partitioning=hash", "keyspace \"a\": partitioning is given twice");
     let names = settings::names();
     refused("a=engine=memory", &format!("keyspace \"a\": there is no setting \"engine\", only {names}"));
-    refused("a=id=1,id=1", "keyspace \"a\": id is said twice");
+    refused("a=id=1,id=1", "keyspace \"a\": id is given twice");
     let number = "but must be a number that is not too large";
     refused("a=replicas=three", &format!("keyspace \"a\": replicas is \"three\", {number}"));
     refused("a=write-set=256", &format!("keyspace \"a\": write-set is \"256\", {number}"));
@@ -107,16 +107,15 @@ fn inconsistent_settings_are_refused() {
         let why = format!("{partitions} partitions, allowed are powers of two up to 1024");
         because(&format!("partitions={partitions}"), &why);
     }
-    let hot =
-        "hot keys need multicast: by quorum no node orders a key's puts, and so none could close its copies";
+    let hot = "hot keys need multicast: with quorum replication no node orders a key's updates, so none could close its copies";
     because("replication=quorum,write-set=2,balancing=hot", hot);
     because(
         "chain,balancing=hot",
-        "hot keys need multicast: of a chain the tail alone may answer, and the head decides",
+        "hot keys need multicast: in a chain only the tail may answer gets, but the head decides updates",
     );
     because(
         "balancing=hot,partition-keys=9",
-        "partition-keys and partition-bytes belong to balancing=migrate, which splits what is larger",
+        "partition-keys and partition-bytes need balancing=migrate, which splits larger partitions",
     );
     because("unicast=10.12.1.0/16", "10.12.1.0 is not the base of a /16");
     because("multicast=10.12.0.0/16", "the ring 10.12.0.0/16 is used twice");
@@ -130,8 +129,8 @@ fn shared_names_ids_or_rings_are_refused() {
     };
     assert_eq!(check(&["default=id=0", "sessions"], 3), "");
     assert_eq!(check(&[], 3), "0 keyspaces, allowed are 1 to 16");
-    assert_eq!(check(&["sessions"], 3), "no keyspace has id 0, to which requests go that name none");
-    assert_eq!(check(&["default=id=0", "b", "c"], 3), "keyspace \"c\": id 1 is that of another keyspace");
+    assert_eq!(check(&["sessions"], 3), "no keyspace has id 0, which serves requests that name no keyspace");
+    assert_eq!(check(&["default=id=0", "b", "c"], 3), "keyspace \"c\": id 1 belongs to another keyspace");
     assert_eq!(check(&["b=id=0", "b"], 3), "keyspace \"b\": there is another keyspace of this name");
     assert_eq!(
         check(&["default=id=0", "b=multicast=10.10.0.0/16"], 3),
