@@ -89,8 +89,8 @@ pub(crate) struct TurnGets {
 }
 
 impl TurnGets {
-    /// When the requests of this turn leave at the latest; `None`: at once. They may wait for
-    /// others only while nodes work on earlier ones.
+    /// The latest time at which the requests of this turn are sent; `None`: send them at once. They
+    /// may wait for more requests only while nodes process earlier ones.
     pub(crate) fn leaves_at_ns(&self, in_flight: usize) -> Option<u64> {
         let earlier = in_flight.saturating_sub(self.issued);
         let may_batch = earlier > 0 && earlier + self.issued >= BATCHING_MIN;

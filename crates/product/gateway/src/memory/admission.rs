@@ -2,14 +2,14 @@
 //! [`MemoryGovernor`](super::MemoryGovernor), without clock and threads.
 //!
 //! ```text
-//!   request ──▶ granted, if it fits and nobody waits          bytes_max ├── plain ──────────┬── dependent ──┤
+//!   request ──▶ granted, if it fits and no request waits      bytes_max ├── plain ──────────┬── dependent ──┤
 //!        └────▶ queued ── others return memory ──▶ granted              │ at most a half    │ at most a half │
 //! ```
 //!
 //! Grants are of two kinds. A *plain* grant ends without further memory: replicas take the value,
 //! or the peer sends or reads the rest (`peer_progress` makes sure of that). A *dependent* grant
 //! may end only after its holder gets another grant: a reply behind others of its connection, or
-//! the beginning of an argument. If dependent grants held all memory, nobody could continue. So
+//! the beginning of an argument. If dependent grants held all memory, no holder could continue. So
 //! they get at most half of it; requests for them are never queued; and no single grant is larger
 //! than the other half. Hence the first request in the queue finds room eventually.
 

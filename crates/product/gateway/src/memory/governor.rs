@@ -149,7 +149,7 @@ impl MemoryGovernor {
 pub(crate) struct Grant {
     governor: Arc<MemoryGovernor>,
     bytes: usize,
-    /// The part of `bytes` that is dependent.
+    /// How many of the `bytes` count against the limit of dependent grants (module `admission`).
     dependent: usize,
 }
 
