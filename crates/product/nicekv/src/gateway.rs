@@ -256,7 +256,7 @@ impl Watch {
         }
         match admin::ask(&self.instances, &AdminRequest::ClusterInfo, WATCH_TIMEOUT) {
             Ok(json) => self.on_answer(&json),
-            // If this process is stopping, so may be the whole cluster: not worth a message.
+            // While this process stops, the whole cluster may be stopping, so no message is logged.
             Err(_) if stop.is_stopped() => {}
             Err(none) => self.on_silence(&none),
         }

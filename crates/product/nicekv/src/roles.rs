@@ -144,8 +144,8 @@ pub(crate) fn prepare_node(
         };
         let target = spawn_beside(stop, target);
         let ended = node.answering(inquiries).run(stop).map_err(|error| error.to_string());
-        // After a normal stop, the directory must stay locked until the target has ended, too. A
-        // failure is reported at once instead.
+        // After a normal stop, the directory stays locked until the storage target has ended, too.
+        // A failure of the node is reported without waiting for the target.
         if ended.is_ok() {
             let _ = target.map(JoinHandle::join);
         }

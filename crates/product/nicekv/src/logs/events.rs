@@ -113,7 +113,7 @@ fn of_other_version(event: Event, protocol: &str, last: Option<(SocketAddrV4, u8
     event.with("from", from.to_string().as_str()).with("version", u64::from(version))
 }
 
-/// Adds to an event the place of the latest occurrence.
+/// Adds the place of the latest occurrence to an event.
 fn at_place(event: Event, place: Option<Place>) -> Event {
     let Some(Place { partition, epoch, op }) = place else { return event };
     let event = event.with("partition", u64::from(partition.0)).with("epoch", u64::from(epoch.0));

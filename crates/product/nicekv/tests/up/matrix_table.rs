@@ -9,11 +9,11 @@ pub(crate) struct Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Is {
-    /// It has primaries, and allows large values.
+    /// The partitions have primaries; large values are allowed.
     Plain,
-    /// It sends each value in a single message.
+    /// Each value is sent in a single message.
     Chain,
-    /// It has no primaries.
+    /// The partitions have no primaries.
     Quorum,
     /// The switch spreads gets of hot keys; transactions are not supported.
     Hot,
