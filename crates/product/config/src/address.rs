@@ -53,13 +53,13 @@ pub fn bind_error(what: &str, address: SocketAddrV4) -> impl Fn(std::io::Error) 
     }
 }
 
-/// For serde: one address.
+/// Deserializes one address; for `#[serde(deserialize_with)]`.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddrV4, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_v4(&text).map_err(serde::de::Error::custom)
 }
 
-/// For serde: one address or a list.
+/// Deserializes one address or a list; for `#[serde(deserialize_with)]`.
 pub fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddrV4>, D::Error> {
     struct Some;
     impl<'de> serde::de::Visitor<'de> for Some {
