@@ -59,7 +59,7 @@ pub enum FinishEachKey {
 }
 
 impl FinishEachKey {
-    /// Whether it needs values, not only their lengths or versions.
+    /// Whether the reply needs values, not only their lengths or versions.
     pub fn wants_values(self) -> bool {
         matches!(self, Self::Values | Self::Common(_))
     }

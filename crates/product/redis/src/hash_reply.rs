@@ -81,7 +81,7 @@ impl HashReply {
         }
     }
 
-    /// Whether it needs a value that a get has read.
+    /// Whether the reply needs a value that a get has read.
     pub fn reads(&self) -> bool {
         !matches!(self, Self::Integer | Self::Stored | Self::Sum(_))
     }

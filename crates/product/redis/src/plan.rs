@@ -34,7 +34,7 @@ impl<'a> Plan<'a> {
 /// A request, and any bytes that the handler has built for it.
 #[derive(Debug)]
 pub enum PlannedRequest<'a> {
-    /// It consists of arguments of the command.
+    /// A request whose bytes are arguments of the command.
     Arguments(Request<'a>),
     /// An update whose bytes the handler has built.
     Built(BuiltUpdate<'a>),
