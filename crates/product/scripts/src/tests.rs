@@ -58,7 +58,8 @@ impl ScriptKeys for Keys {
             }
             Operation::Expire { at_ms, .. } => Some((value, *at_ms)),
             Operation::Delete => None,
-            // Operations that random programs may use, and the tests do not need.
+            // This test store does not implement the other operations; random programs may request
+            // them.
             _ => return ScriptTold { status: Status::WrongType, value: None, ..told },
         };
         match after {
