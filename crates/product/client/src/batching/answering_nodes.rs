@@ -34,7 +34,7 @@ const APART_NS: u64 = 1_000_000_000;
 pub(crate) enum BatchKey {
     /// The partition of their keys.
     Partition(KeyspaceId, u16),
-    /// The node that answers them.
+    /// The node that answers the requests.
     Node(KeyspaceId, SocketAddrV4),
 }
 

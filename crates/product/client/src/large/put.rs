@@ -309,7 +309,8 @@ impl Put {
         self.alone.drain(..).for_each(|node| stragglers.end(&node));
     }
 
-    /// Members that have much less than the others, and how many chunks a second they took.
+    /// Members that have received far fewer chunks than the others, with the chunks per second that
+    /// each received.
     pub(crate) fn slow(&self) -> impl Iterator<Item = Slow> {
         let known = self.members.as_ref().zip(self.sender.as_deref());
         known.into_iter().flat_map(|(members, sender)| {

@@ -36,7 +36,7 @@ impl SlowReplicas {
         }
     }
 
-    /// The most recently found ones, at most as many as a put may leave out.
+    /// The replicas found slow within the last [`REMEMBERED_NS`], newest first; at most `at_most`.
     pub(super) fn recent(&self, now_ns: u64, at_most: usize) -> Vec<Slow> {
         let is_late = |(since_ns, _): &&(u64, Slow)| since_ns + REMEMBERED_NS > now_ns;
         self.noted.iter().rev().take_while(is_late).take(at_most).map(|(_, slow)| *slow).collect()
