@@ -287,7 +287,7 @@ pub enum StoreError {
     },
     /// The format file is unreadable.
     #[error(
-        "{path} is damaged: {reason}; put it back from a copy, or, of a node, remove the data directory and start it again: \
+        "{path} is damaged: {reason}; put it back from a copy, or, if it belongs to a node, remove the data directory and start the node again: \
          it copies everything from the other replicas",
         path = path.display()
     )]

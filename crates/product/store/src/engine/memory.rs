@@ -19,9 +19,9 @@ use std::{collections::BTreeSet, hash::BuildHasher, ops::Bound};
 /// A value's memory shrinks when more than this, and more than it uses, is unused.
 const UNUSED_BYTES_MAX: usize = 256;
 
-/// Most entries that a scan looks up at a time, …
+/// Most entries that a scan looks up at a time. Until it has seen an entry, it assumes that each
+/// has [`ENTRY_BYTES_GUESS`] bytes.
 const TOGETHER_MAX: usize = 16;
-/// … assuming this many bytes for each until it has seen one.
 const ENTRY_BYTES_GUESS: usize = 128;
 
 /// Keeps everything in memory. Syncs finish at once and mean nothing: after a restart it is empty.

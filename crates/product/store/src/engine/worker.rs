@@ -60,7 +60,7 @@ const BEFORE_LAST_LEVEL: usize = 5;
 /// the start and so in its last level: the library merges a table only with tables whose key range
 /// encloses its own.
 const BOUNDS: [&[u8]; 2] = [&[0], &[0xff]];
-/// A tree key between these that no partition uses.
+/// A tree key between the [`BOUNDS`] that no partition uses.
 const UNUSED_KEY: [u8; 2] = [0, 0];
 /// Pause after a merge that ran out of space: it takes all space for a while, which the log could
 /// use.

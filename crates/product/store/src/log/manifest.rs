@@ -43,7 +43,7 @@ const SLOT_BYTES: usize = 88;
 const PAGE_BYTES: usize = 4_096;
 const FILE_BYTES: usize = 2 * PAGE_BYTES;
 
-/// What must exist of a log.
+/// The part of a log that must be found when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     /// First position of the first segment: earlier segments may be removed.
