@@ -23,7 +23,7 @@ layout_for_c! {
         pub(crate) length: u8,
         /// Zero.
         pub(crate) reserved: [u8; 3],
-        /// Their addresses, the next one first.
+        /// Addresses of the nodes that the request passes, the next one first.
         pub(crate) nodes: [u8; 36],
     }
 }

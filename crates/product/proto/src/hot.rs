@@ -73,7 +73,7 @@ layout_for_c! {
     #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     #[repr(C)]
     pub struct HotLeaseLayout {
-        /// Identifies the switch's process, since its tables were empty.
+        /// Identifies the switch's process, from its start until its tables are lost.
         pub nonce: U64,
         /// Time on the switch's boot-time clock.
         pub time_ns: U64,

@@ -47,7 +47,7 @@ impl MatchRange {
         self.last
     }
 
-    /// Whether the value is in it.
+    /// Whether the range contains a match value.
     pub fn contains(&self, match_value: u128) -> bool {
         (self.first..=self.last).contains(&match_value)
     }

@@ -70,7 +70,7 @@ impl<'a> Tombstones<'a> {
     }
 }
 
-/// A message has room for at least one.
+/// A message has room for at least one tombstone.
 const _: () = assert!(
     size_of::<<Tombstone<'static> as Codec>::Layout>() + KEY_BYTES_MAX <= Tombstones::LISTED_BYTES_MAX
 );
