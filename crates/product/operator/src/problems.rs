@@ -91,7 +91,9 @@ fn of_strangers(other_releases: &[OtherReleaseStatus], nodes: &[NodeStatus]) -> 
         nodes.iter().find(|node| other_release.address == *node.address.ip()).map(|node| &node.name)
     };
     // Names a node of the cluster if there is one, otherwise the most recent sender.
-    let shown = other_releases.iter().min_by_key(|other_release| (name_of(other_release).is_none(), other_release.ago_ms))?;
+    let shown = other_releases
+        .iter()
+        .min_by_key(|other_release| (name_of(other_release).is_none(), other_release.ago_ms))?;
     let OtherReleaseStatus { address, protocol, version, known, ago_ms, .. } = shown;
     let name = name_of(shown).map(|name| format!(" ({name})")).unwrap_or_default();
     let others = match other_releases.len() - 1 {

@@ -199,7 +199,9 @@ pub(crate) fn of_metadata(before: Option<&MetadataObservation>, now: &MetadataOb
             (known.address, &known.protocol, known.version) == (*address, protocol, *version)
         };
         // Logged once for each sender; `nicekv status` shows whether it still sends.
-        if before.is_none_or(|before| !before.control_plane.other_releases.iter().any(|known| is_same(&known))) {
+        if before
+            .is_none_or(|before| !before.control_plane.other_releases.iter().any(|known| is_same(&known)))
+        {
             let event = Event::new(Level::Warn, OTHER_VERSION).with("protocol", protocol.as_str());
             let event = event.with("from", address.to_string().as_str()).with("version", u64::from(*version));
             events.push(event.with("count", *count));
