@@ -168,7 +168,7 @@ fn a_power_loss_never_keeps_only_later_segments() {
 fn a_value_that_imitates_a_record_proves_nothing() {
     // A client stores the bytes of a log segment as its value; the tail of the record with this
     // value is torn.
-    let (victim, _) = forced_log();
+    let (victim, _) = synced_log();
     let value: Vec<u8> =
         segment_paths(&victim).iter().flat_map(|path| victim.content(path).unwrap()).collect();
     let disk = Forgetful::new(64);

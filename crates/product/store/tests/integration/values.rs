@@ -249,7 +249,7 @@ fn a_full_disk_refuses_and_recovers() {
     assert_eq!((values.statistics(), disk.used()), (before, before.disk_bytes), "it leaves nothing behind");
     check(&values, 1, 2 * BLOCK);
     // Space that is already allocated can still be used, and then as much as is free.
-    (3..8).for_each(|number| put_forced(&mut values, number, 2 * BLOCK).unwrap());
+    (3..8).for_each(|number| put_synced(&mut values, number, 2 * BLOCK).unwrap());
     assert!(put(&mut values, 8, 2 * BLOCK).err().unwrap().is_out_of_space());
     disk.set_capacity(None);
     put_synced(&mut values, 8, 20 * BLOCK).unwrap();
