@@ -201,7 +201,7 @@ catalogue! {
         GATEWAY_PROTECTED: Counter "nicekv_gateway_connections_denied" ["gateway"] "Connections from other hosts refused by protected mode, while no password is set";
         GATEWAY_HANDSHAKES: Counter "nicekv_gateway_tls_handshakes" ["gateway", "outcome"] "TLS handshakes: done, failed, timed_out, displaced (too many at once)";
         GATEWAY_HANDSHAKES_OPEN: Gauge "nicekv_gateway_tls_handshakes_open" ["gateway"] "TLS handshakes under way";
-        GATEWAY_DENIED: Counter "nicekv_gateway_access_denied" ["gateway", "reason"] "Access denied to users: auth (failed logins), command, key";
+        GATEWAY_DENIED: Counter "nicekv_gateway_access_denied" ["gateway", "reason"] "Access denied to users: auth (failed logins), command, key, channel";
         GATEWAY_MEMORY: Gauge "nicekv_gateway_connection_memory_bytes" ["gateway"] "Memory held by commands and replies of connections, without large values";
         GATEWAY_MEMORY_MAX: Gauge "nicekv_gateway_connection_memory_max_bytes" ["gateway"] "Upper bound of that memory";
         GATEWAY_LARGE: Gauge "nicekv_gateway_large_value_bytes" ["gateway"] "Memory held by or granted to large arguments and values";
