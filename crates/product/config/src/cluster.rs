@@ -318,8 +318,8 @@ impl ClusterConfig {
                     .then(|| Duration::from_millis(self.timing.rebalance_delay_ms)),
                 balance_period: Duration::from_millis(self.timing.balance_period_ms),
                 balance_requests_min: self.timing.balance_requests_min,
-                target_patience: (self.timing.target_patience_ms > 0)
-                    .then(|| Duration::from_millis(self.timing.target_patience_ms)),
+                target_timeout: (self.timing.target_timeout_ms > 0)
+                    .then(|| Duration::from_millis(self.timing.target_timeout_ms)),
                 collect_interval: (self.timing.collect_interval_ms > 0)
                     .then(|| Duration::from_millis(self.timing.collect_interval_ms)),
                 ..Timing::default()

@@ -358,7 +358,7 @@ pub(crate) static TIMING: Section = Section {
         key("balance_period_ms", Kind::Integer(2_000, u64::MAX), "10000", "milliseconds over which balancing = \"migrate\" counts requests; a partition moves at most once in ten periods").default("10000").of(&[Metadata]),
         key("balance_requests_min", U32, "1000", "requests to a keyspace in a period below which its load is ignored").default("1000").of(&[Metadata]),
         key("collect_interval_ms", ANY, "3600000", "milliseconds between garbage collections of object chunks; 0: only `nicekv object gc --now`").default("3600000").of(&[Metadata]),
-        key("target_patience_ms", ANY, "600000", "milliseconds until a storage target that is away counts as lost and its chunks are copied again; 0: never").default("600000").of(&[Metadata]),
+        key("target_timeout_ms", ANY, "600000", "milliseconds until a storage target that is away counts as lost and its chunks are copied again; 0: never").default("600000").of(&[Metadata]),
     ],
 };
 

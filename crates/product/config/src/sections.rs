@@ -25,7 +25,7 @@ pub struct TimingSection {
     pub balance_period_ms: u64,
     pub balance_requests_min: u32,
     pub collect_interval_ms: u64,
-    pub target_patience_ms: u64,
+    pub target_timeout_ms: u64,
 }
 
 impl Default for TimingSection {
@@ -42,7 +42,7 @@ impl Default for TimingSection {
             balance_period_ms: 10_000,
             balance_requests_min: 1000,
             collect_interval_ms: 3_600_000,
-            target_patience_ms: 600_000,
+            target_timeout_ms: 600_000,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! a metric with one sample per field, it is the value of a label.
 
 use nicekv_metadata::{
-    HealthCounts, HotEntryStatus, HotSwitchStatus, KeyspaceStatus, MigrationStatus, NodeStatus, NodeWish,
+    HealthCounts, HotEntryStatus, HotSwitchStatus, KeyspaceStatus, MigrationStatus, NodeStatus, NodeTarget,
 };
 use nicekv_switch::TableStatus;
 
@@ -171,11 +171,11 @@ pub mod node {
         Text("id", |it| it.id.to_string()),
         Text("address", |it| it.address.to_string()),
         Text("state", |it| format!("{:?}", it.state).to_lowercase()),
-        Text("change", |it| match it.wish {
-            NodeWish::Holds => String::new(),
-            NodeWish::Drained if it.members == 0 => "drained".into(),
-            NodeWish::Drained => "draining".into(),
-            NodeWish::Removed => "being removed".into(),
+        Text("change", |it| match it.desired {
+            NodeTarget::Holds => String::new(),
+            NodeTarget::Drained if it.members == 0 => "drained".into(),
+            NodeTarget::Drained => "draining".into(),
+            NodeTarget::Removed => "being removed".into(),
         }),
         Number(MEMBERS),
         Number(TARGET),

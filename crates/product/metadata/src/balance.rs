@@ -158,12 +158,13 @@ impl Metadata {
         let leads_again = self.config.timing.rebalance_delay.is_some();
         for spec in self.migrating() {
             let is_chain = Policy::of(&spec).is_chain;
-            let is_wish = |wish: &crate::state::Reshaping| {
-                let parent = wish.parents.first().and_then(|id| self.committed.partition(*id));
+            let is_asked = |reshaping: &crate::state::Reshaping| {
+                let parent = reshaping.parents.first().and_then(|id| self.committed.partition(*id));
                 parent.is_some_and(|parent| parent.keyspace == spec.id)
             };
             let is_young = |gone: &crate::state::Gone| !gone.quiet && gone.keyspace == spec.id;
-            if self.committed.reshapings.iter().any(is_wish) || self.committed.reshaped.values().any(is_young)
+            if self.committed.reshapings.iter().any(is_asked)
+                || self.committed.reshaped.values().any(is_young)
             {
                 return Some("splits and merges in progress".to_string());
             }

@@ -16,7 +16,7 @@ use crate::config::{Config, ConfigError, NodeConfig};
 use crate::leader::Metadata;
 use crate::policy::Policy;
 use crate::probation::Undo;
-use crate::state::{Node, State, Wish};
+use crate::state::{DesiredState, Node, State};
 use crate::targets::Targets;
 use crate::view::{Observed, is_intact};
 
@@ -72,8 +72,8 @@ pub enum Refused {
     InUse { name: String },
     #[error("{name} already holds its share")]
     Holds { name: String },
-    #[error("{name} is already {wish}")]
-    Already { name: String, wish: &'static str },
+    #[error("{name} is already {desired}")]
+    Already { name: String, desired: &'static str },
     #[error("without {name}: {error}")]
     TooFew { name: String, error: KeyspaceError },
     #[error("{0}")]
@@ -140,8 +140,8 @@ pub enum Refused {
     OtherKeyspaces { one: u32, other: u32 },
     #[error("partitions {one} and {other} are not adjacent")]
     NotAdjacent { one: u32, other: u32 },
-    #[error("{wishes} splits and merges are pending, and no more can be queued")]
-    TooManyWishes { wishes: usize },
+    #[error("{reshapings} splits and merges are pending, and no more can be queued")]
+    TooManyReshapings { reshapings: usize },
     #[error(
         "{partitions} split or merged partitions are not discarded everywhere yet; bring back, or remove, the nodes that hold them"
     )]
@@ -188,8 +188,8 @@ impl Metadata {
         let plan = self.begin_change(|metadata| metadata.changed(change))?;
         if let Change::Add { name, .. } = change {
             let is_new = plan.node >= self.committed.next_node;
-            let wish = if is_new { Wish::Removed } else { Wish::Drained };
-            self.begin_probation(Undo::Node { name: name.clone(), wish });
+            let desired = if is_new { DesiredState::Removed } else { DesiredState::Drained };
+            self.begin_probation(Undo::Node { name: name.clone(), desired });
         }
         Ok(plan)
     }
@@ -247,9 +247,9 @@ impl Metadata {
                 self.check_groups(&next)?;
                 node
             }
-            Change::Drain { name } => take_away(&mut next, name, Wish::Drained)?,
+            Change::Drain { name } => take_away(&mut next, name, DesiredState::Drained)?,
             Change::Remove { name } => {
-                let node = take_away(&mut next, name, Wish::Removed)?;
+                let node = take_away(&mut next, name, DesiredState::Removed)?;
                 self.check_last_holder(node, name)?;
                 self.check_sole_holder(node, name)?;
                 node
@@ -293,18 +293,20 @@ impl Metadata {
             if known.config != (NodeConfig { id, ..config.clone() }) {
                 return Err(Refused::InUse { name: config.name });
             }
-            match known.wish {
-                Wish::Holds => return Err(Refused::Holds { name: config.name }),
+            match known.desired {
+                DesiredState::Holds => return Err(Refused::Holds { name: config.name }),
                 // Data that are still moving away from the node may be the last copy.
-                Wish::Removed => return Err(Refused::Already { name: config.name, wish: "being removed" }),
-                Wish::Drained => known.wish = Wish::Holds,
+                DesiredState::Removed => {
+                    return Err(Refused::Already { name: config.name, desired: "being removed" });
+                }
+                DesiredState::Drained => known.desired = DesiredState::Holds,
             }
             self.check_port(next, id)?;
             return Ok(id);
         }
         let id = config.id;
         next.next_node = id.0.checked_add(1).ok_or(Refused::NoNumber)?;
-        next.nodes.push(Node { config, wish: Wish::Holds, added: true });
+        next.nodes.push(Node { config, desired: DesiredState::Holds, added: true });
         let nodes = next.nodes.iter().map(|node| node.config.clone()).collect();
         Config { nodes, ..self.config.clone() }.validate()?;
         self.check_port(next, id)?;
@@ -376,17 +378,19 @@ impl Moves {
 }
 
 /// Sets the desired state of a node that should hold no data.
-fn take_away(next: &mut State, name: &str, wish: Wish) -> Result<NodeId, Refused> {
+fn take_away(next: &mut State, name: &str, desired: DesiredState) -> Result<NodeId, Refused> {
     let unknown = || Refused::Unknown { name: name.into() };
     let place = next.nodes.iter().position(|node| node.config.name == name).ok_or_else(unknown)?;
     let id = next.nodes[place].config.id;
     let node = &mut next.nodes[place];
-    match (node.wish, wish) {
-        (Wish::Removed, _) => return Err(Refused::Already { name: name.into(), wish: "being removed" }),
-        (Wish::Drained, Wish::Drained) => {
-            return Err(Refused::Already { name: name.into(), wish: "drained" });
+    match (node.desired, desired) {
+        (DesiredState::Removed, _) => {
+            return Err(Refused::Already { name: name.into(), desired: "being removed" });
         }
-        _ => node.wish = wish,
+        (DesiredState::Drained, DesiredState::Drained) => {
+            return Err(Refused::Already { name: name.into(), desired: "drained" });
+        }
+        _ => node.desired = desired,
     }
     check_keyspaces(&next.keyspaces, next.ring().len())
         .map_err(|error| Refused::TooFew { name: name.into(), error })?;

@@ -100,7 +100,7 @@ pub struct Timing {
     pub probe_idle: Duration,
     /// If a node has accused another one for this long although both answer probes, one of them is
     /// removed.
-    pub accusation_patience: Duration,
+    pub accusation_timeout: Duration,
     /// How long a node that was removed in this way is barred.
     pub rejoin_delay: Duration,
     /// How long an original may be absent before a handoff joins (R8). If too few members are left
@@ -130,7 +130,7 @@ pub struct Timing {
     pub collect_interval: Option<Duration>,
     /// A storage target that has been absent for this long is considered lost: its copies are
     /// rebuilt elsewhere (P11). `None`: never.
-    pub target_patience: Option<Duration>,
+    pub target_timeout: Option<Duration>,
     /// Interval of retransmissions of tables to a switch that does not answer, and of status
     /// requests.
     pub switch_interval: Duration,
@@ -147,7 +147,7 @@ impl Default for Timing {
             probe: Duration::from_millis(10),
             probe_tries: 12,
             probe_idle: Duration::from_secs(1),
-            accusation_patience: Duration::from_millis(500),
+            accusation_timeout: Duration::from_millis(500),
             rejoin_delay: Duration::from_secs(2),
             handoff_delay: Some(Duration::from_millis(200)),
             rebalance_delay: Some(Duration::from_secs(5)),
@@ -158,7 +158,7 @@ impl Default for Timing {
             balance_period: Duration::from_secs(10),
             balance_requests_min: 1000,
             collect_interval: Some(Duration::from_secs(3600)),
-            target_patience: Some(Duration::from_secs(600)),
+            target_timeout: Some(Duration::from_secs(600)),
             switch_interval: Duration::from_millis(200),
         }
     }
@@ -419,7 +419,7 @@ impl Config {
         let periods = [
             timing.probe,
             timing.probe_idle,
-            timing.accusation_patience,
+            timing.accusation_timeout,
             timing.rejoin_delay,
             timing.fence_interval,
             timing.divide_interval,

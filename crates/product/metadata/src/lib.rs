@@ -74,7 +74,7 @@ pub use status::{
     BalancingStatus, ChunkInfo, ChunksStatus, ClusterInfo, ControlPlane, Counters, DiskState, DroppedStatus,
     Health, HealthCounts, HotEntryStatus, HotKeyStatus, HotStatus, HotSwitchStatus, KeyspaceInfo,
     KeyspaceStatus, LayoutInfo, ListeningReport, MemberStanding, MemberStatus, MemberStatusState,
-    MigrationStatus, MissingPort, NodeState, NodeStatus, NodeWish, OLDER_STATE, OpenSocket,
+    MigrationStatus, MissingPort, NodeState, NodeStatus, NodeTarget, OLDER_STATE, OpenSocket,
     OtherReleaseStatus, PartitionState, PartitionStatus, PeerStatus, ReshapingPhase, ReshapingStatus, Status,
     SwitchStatus, TargetStatus, TrunkState, TrunkStatus, UsageStatus,
 };

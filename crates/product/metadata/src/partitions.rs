@@ -98,9 +98,9 @@ pub struct PartitionPlan {
 /// The number of partitions, in keyspaces for which `counts` is true, after all requested splits.
 pub(crate) fn partitions_to_be(state: &State, counts: impl Fn(KeyspaceId) -> bool) -> usize {
     let there = state.partitions().filter(|(_, partition)| counts(partition.keyspace)).count();
-    let is_split = |wish: &&Reshaping| {
-        let parent = state.partition(wish.parents[0]);
-        wish.at.is_some() && parent.is_some_and(|parent| counts(parent.keyspace))
+    let is_split = |reshaping: &&Reshaping| {
+        let parent = state.partition(reshaping.parents[0]);
+        reshaping.at.is_some() && parent.is_some_and(|parent| counts(parent.keyspace))
     };
     there + state.reshapings.iter().filter(is_split).count()
 }
@@ -125,16 +125,16 @@ impl Metadata {
     fn with_partitions(&self, change: &PartitionChange) -> Result<(PartitionPlan, State), Refused> {
         self.check_begun()?;
         let mut next = self.committed.clone();
-        let wish = match *change {
+        let reshaping = match *change {
             PartitionChange::Cancel { partition } => return self.cancelled(PartitionId(partition)),
             PartitionChange::Split { partition, at } => self.split(PartitionId(partition), at)?,
             PartitionChange::SplitAt { partition, first } => self.split_at(PartitionId(partition), first)?,
             PartitionChange::Merge { partitions } => self.merge(partitions.map(PartitionId))?,
         };
-        self.check_bounds(&wish)?;
-        next.reshapings.push(wish.clone());
+        self.check_bounds(&reshaping)?;
+        next.reshapings.push(reshaping.clone());
         self.check_tables(&next)?;
-        Ok((self.plan_of_wish(&next, &wish), next))
+        Ok((self.plan_of_reshaping(&next, &reshaping), next))
     }
 
     fn split(&self, id: PartitionId, at: Option<u16>) -> Result<Reshaping, Refused> {
@@ -207,7 +207,7 @@ impl Metadata {
         if matches!(spec.protocol, Protocol::Quorum { .. }) {
             return Err(Refused::ByQuorum { partition, keyspace: spec.name.clone() });
         }
-        match state.reshapings.iter().any(|wish| wish.parents.contains(&id)) {
+        match state.reshapings.iter().any(|reshaping| reshaping.parents.contains(&id)) {
             true => Err(Refused::AskedAlready { partition }),
             false => Ok(there),
         }
@@ -227,16 +227,18 @@ impl Metadata {
         }
     }
 
-    fn check_bounds(&self, wish: &Reshaping) -> Result<(), Refused> {
+    fn check_bounds(&self, reshaping: &Reshaping) -> Result<(), Refused> {
         let state = &self.committed;
         if state.reshapings.len() >= RESHAPINGS_MAX {
-            return Err(Refused::TooManyWishes { wishes: RESHAPINGS_MAX });
+            return Err(Refused::TooManyReshapings { reshapings: RESHAPINGS_MAX });
         }
-        let waiting: usize = state.reshapings.iter().map(|wish| wish.parents.len()).sum();
-        if state.reshaped.len() + waiting + wish.parents.len() > RESHAPED_MAX {
+        let waiting: usize = state.reshapings.iter().map(|reshaping| reshaping.parents.len()).sum();
+        if state.reshaped.len() + waiting + reshaping.parents.len() > RESHAPED_MAX {
             return Err(Refused::Undiscarded { partitions: state.reshaped.len() });
         }
-        let Some(parents) = state.parents_of(wish).filter(|_| wish.at.is_some()) else { return Ok(()) };
+        let Some(parents) = state.parents_of(reshaping).filter(|_| reshaping.at.is_some()) else {
+            return Ok(());
+        };
         let spec = state.keyspace(parents[0]);
         if partitions_to_be(state, |id| id == spec.id) >= KEYSPACE_PARTITIONS_MAX as usize {
             let (keyspace, most) = (spec.name.clone(), KEYSPACE_PARTITIONS_MAX);
@@ -264,9 +266,9 @@ impl Metadata {
         tables.validate(&self.config.vrings()).map_err(refused)?;
         let blocks = |range: MatchRange| vnode_blocks(range).map_or(0, |blocks| blocks.len());
         let (mut more, mut records) = (0, 0);
-        for wish in &next.reshapings {
-            let ranges = next.ranges_of(wish);
-            let order = next.parents_of(wish).map(|parents| next.keyspace(parents[0]).order);
+        for reshaping in &next.reshapings {
+            let ranges = next.ranges_of(reshaping);
+            let order = next.parents_of(reshaping).map(|parents| next.keyspace(parents[0]).order);
             match order {
                 Some(KeyOrder::Range) => records += ranges.len(),
                 _ => more += ranges.into_iter().map(blocks).sum::<usize>(),
@@ -286,29 +288,29 @@ impl Metadata {
         if next.partition(id).is_none() {
             return Err(self.why_not_there(id));
         }
-        let place = next.reshapings.iter().position(|wish| wish.parents.contains(&id));
+        let place = next.reshapings.iter().position(|reshaping| reshaping.parents.contains(&id));
         let place = place.ok_or(Refused::NotAsked { partition: id.0 })?;
-        let wish = next.reshapings.remove(place);
-        for parent in &wish.parents {
+        let reshaping = next.reshapings.remove(place);
+        for parent in &reshaping.parents {
             let Some(partition) = next.partition(*parent).filter(|it| it.forming.is_some()) else { continue };
             let epoch = partition.epoch + 1;
             next.replace(*parent, Partition { epoch, forming: None, ..partition.clone() });
         }
-        let plan = self.plan_of_wish(&next, &wish);
+        let plan = self.plan_of_reshaping(&next, &reshaping);
         Ok((PartitionPlan { children: Vec::new(), moves: Vec::new(), ..plan }, next))
     }
 
     /// The effect of a requested split or merge.
-    fn plan_of_wish(&self, next: &State, wish: &Reshaping) -> PartitionPlan {
-        let parents: Vec<&Partition> = next.parents_of(wish).unwrap_or_default();
+    fn plan_of_reshaping(&self, next: &State, reshaping: &Reshaping) -> PartitionPlan {
+        let parents: Vec<&Partition> = next.parents_of(reshaping).unwrap_or_default();
         let KeyspaceSpec { id, name, order, .. } = next.keyspace(parents[0]);
-        let ranges = next.ranges_of(wish);
+        let ranges = next.ranges_of(reshaping);
         PartitionPlan {
             keyspace: name.clone(),
             keyspace_id: id.0,
             by_range: *order == KeyOrder::Range,
-            parents: wish.parents.iter().map(|id| id.0).collect(),
-            moves: self.moves_of(next, wish, &parents, &ranges),
+            parents: reshaping.parents.iter().map(|id| id.0).collect(),
+            moves: self.moves_of(next, reshaping, &parents, &ranges),
             children: ranges
                 .into_iter()
                 .map(|range| (MatchValue(range.first()), MatchValue(range.last())))
@@ -320,7 +322,7 @@ impl Metadata {
     fn moves_of(
         &self,
         next: &State,
-        wish: &Reshaping,
+        reshaping: &Reshaping,
         parents: &[&Partition],
         ranges: &[MatchRange],
     ) -> Vec<(String, String, usize)> {
@@ -332,7 +334,7 @@ impl Metadata {
         let child = |(id, range): (&PartitionId, &MatchRange)| {
             (*id, Partition { range: *range, ..parents[0].clone() })
         };
-        after.succeed(wish, ids.iter().zip(ranges).map(child).collect());
+        after.succeed(reshaping, ids.iter().zip(ranges).map(child).collect());
         targets.update(&after);
         let mut moves = Moves::default();
         for (parent, target) in parents.iter().flat_map(|parent| ids.iter().map(move |id| (parent, id))) {

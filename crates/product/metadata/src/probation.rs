@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use nicekv_proto::KeyspaceId;
 
-use crate::state::Wish;
+use crate::state::DesiredState;
 
 /// Upper bound of rolled-back changes that are kept for status.
 const ROLLED_BACK_MAX: usize = 8;
@@ -23,7 +23,7 @@ const ROLLED_BACK_MAX: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undo {
     /// Restore the node's desired state, removed or drained.
-    Node { name: String, wish: Wish },
+    Node { name: String, desired: DesiredState },
     /// Drop the keyspace.
     Keyspace { id: KeyspaceId, name: String },
 }

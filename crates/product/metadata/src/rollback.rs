@@ -6,7 +6,7 @@ use crate::announce::rules;
 use crate::config::Config;
 use crate::leader::Metadata;
 use crate::probation::{Undo, Watched};
-use crate::state::{State, Wish};
+use crate::state::{DesiredState, State};
 
 impl Metadata {
     /// Puts the change that is being persisted on probation.
@@ -29,10 +29,10 @@ impl Metadata {
         let Watched { undo, .. } = self.probation.watched.take()?;
         let mut next = self.committed.clone();
         let what = match &undo {
-            Undo::Node { name, wish } => {
+            Undo::Node { name, desired } => {
                 let node = next.nodes.iter_mut().find(|node| node.config.name == *name)?;
-                node.wish = *wish;
-                let what = if *wish == Wish::Removed { "removed" } else { "drained" };
+                node.desired = *desired;
+                let what = if *desired == DesiredState::Removed { "removed" } else { "drained" };
                 format!("node {name} is {what} again")
             }
             Undo::Keyspace { id, name } => {

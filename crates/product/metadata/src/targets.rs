@@ -27,7 +27,7 @@ impl Targets {
     pub(crate) fn update(&mut self, state: &State) {
         let ring = state.ring();
         let partitions: Vec<_> = state.partitions().map(|(id, _)| id).collect();
-        let merges = state.reshapings.iter().filter(|wish| wish.at.is_none()).cloned().collect();
+        let merges = state.reshapings.iter().filter(|reshaping| reshaping.at.is_none()).cloned().collect();
         let placed = state.placements().map(|(id, nodes)| (id, nodes.to_vec())).collect();
         if (&self.ring, &self.partitions, &self.merges, &self.placed)
             == (&ring, &partitions, &merges, &placed)

@@ -10,7 +10,7 @@ use nicekv_proto::{NodeId, PartitionId};
 use crate::config::{Config, nanoseconds};
 use crate::observe::{Observations, Watch};
 use crate::policy::Policy;
-use crate::state::{Left, Member, Partition, Process, Removed, State, Wish, storages};
+use crate::state::{DesiredState, Left, Member, Partition, Process, Removed, State, storages};
 use crate::targets::Targets;
 
 /// Upper bound of partitions that a node copies at the same time because they move to it.
@@ -306,7 +306,7 @@ impl Observed for View<'_> {
     }
 
     fn is_given_up(&self, node: NodeId) -> bool {
-        self.situation.state.node(node).is_none_or(|known| known.wish == Wish::Removed)
+        self.situation.state.node(node).is_none_or(|known| known.desired == DesiredState::Removed)
     }
 
     fn wants_fence(&self) -> bool {

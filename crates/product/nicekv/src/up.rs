@@ -81,7 +81,7 @@ const TIMING: TimingSection = TimingSection {
     balance_period_ms: 10_000,
     balance_requests_min: 1000,
     collect_interval_ms: 3_600_000,
-    target_patience_ms: 600_000,
+    target_timeout_ms: 600_000,
 };
 
 /// `nicekv up`

@@ -147,7 +147,7 @@ mod tests {
         let health =
             json!({"whole": 8, "covered": 0, "reduced": 0, "waiting": 0, "unavailable": 0, "lost": 0});
         let node = json!({"id": 1, "name": "node-1", "address": "127.20.0.1:7400", "state": "live",
-            "disk": "enough", "wish": "holds", "members": 8, "share": 8, "missing": 0});
+            "disk": "enough", "desired": "holds", "members": 8, "share": 8, "missing": 0});
         let mut value = json!({
             "cluster": "c", "term": 3, "ready": true, "why_not_ready": null, "moves": 0, "health": health,
             "nodes": [node], "keyspaces": [], "partitions": [],

@@ -101,7 +101,7 @@ pub enum BackupFrame {
     Begin {
         /// The epoch.
         epoch: u32,
-        /// Last decision that is included; no later one is.
+        /// Index of the last decision that the backup includes.
         index: u64,
     },
     /// A sequence of [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry), unordered,

@@ -1,7 +1,7 @@
 //! System calls without a safe library: batches of datagrams, and socket options.
 //!
 //! ```text
-//!   datagrams ─▶ by destination and length ─▶ trains ─ sendmmsg ─▶ one packet per train, cut where the path demands it
+//!   datagrams ─▶ by destination and length ─▶ GSO batches ─ sendmmsg ─▶ one packet per batch, cut where the path demands it
 //!   recvmmsg ─▶ what the path has merged ─▶ datagrams
 //! ```
 //!

@@ -49,7 +49,7 @@ pub enum LabError {
     #[error("no instance of the metadata service leads at the moment ({reason}): name one, {instances}")]
     NoLeader { instances: String, reason: String },
     #[error("the switch has no link of its own: name another host")]
-    NoCable,
+    NoLink,
     #[error("there is no link between {one} and {other}")]
     NoTrunk { one: Host, other: Host },
     #[error("{host} is not a switch")]

@@ -23,7 +23,7 @@ use nicekv_switch_xdp::faults::{FaultControl, FaultCounts, PortFaults};
 use crate::error::{LabError, Result};
 use crate::lock::Lock;
 use crate::scope::Scope;
-use crate::state::{CableFaults, LabState};
+use crate::state::{LabState, LinkFaults};
 use crate::tool::run;
 use crate::topology::{Fabric, Host};
 
@@ -33,7 +33,7 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Converts a host's faults to those of the switch's port to it, where in and out are swapped.
-fn at_port(faults: &CableFaults) -> PortFaults {
+fn at_port(faults: &LinkFaults) -> PortFaults {
     let lost = |cut: bool| if cut { 1.0 } else { faults.loss_percent / 100.0 };
     PortFaults {
         lost_from: lost(faults.cut_out),
@@ -43,7 +43,7 @@ fn at_port(faults: &CableFaults) -> PortFaults {
 }
 
 /// Changes the faults of one host's link, or of all links.
-pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut CableFaults)) -> Result<()> {
+pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut LinkFaults)) -> Result<()> {
     let _lock = Lock::take(scope)?;
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
     let hosts = match host {
@@ -51,12 +51,12 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Cab
         None => state.hosts.iter().map(|host| host.name).filter(|host| host.is_at_port()).collect(),
     };
     if !hosts.iter().all(|host| host.is_at_port()) {
-        return Err(LabError::NoCable);
+        return Err(LabError::NoLink);
     }
     for host in hosts {
         change(state.faults.entry(host).or_default());
     }
-    state.faults.retain(|_, faults| *faults != CableFaults::default());
+    state.faults.retain(|_, faults| *faults != LinkFaults::default());
     state.save(scope)?;
     apply(scope, &state)
 }
@@ -109,7 +109,7 @@ pub(crate) fn counts(scope: &Scope, state: &LabState) -> Result<BTreeMap<Host, F
 
 /// The faults at the ports of one switch. Faults of a whole switch are applied at the other ends of
 /// its trunks.
-fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &CableFaults)> {
+fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &LinkFaults)> {
     let faults = state.faults.iter().map(|(host, faults)| (*host, faults));
     let layout = state.layout();
     faults.filter(move |(host, _)| match host.switch() {
@@ -119,7 +119,7 @@ fn of_switch(state: &LabState, switch: Host) -> impl Iterator<Item = (Host, &Cab
 }
 
 fn by_interface(scope: &Scope, state: &LabState, switch: Host) -> Result<BTreeMap<u32, PortFaults>> {
-    let at = |(host, faults): (Host, &CableFaults)| Ok((interface(scope, switch, host)?, at_port(faults)));
+    let at = |(host, faults): (Host, &LinkFaults)| Ok((interface(scope, switch, host)?, at_port(faults)));
     of_switch(state, switch).map(at).collect()
 }
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_cut_takes_precedence_over_loss() {
-        let faults = CableFaults { cut_in: true, cut_out: false, loss_percent: 10.0, duplicate_percent: 2.5 };
+        let faults = LinkFaults { cut_in: true, cut_out: false, loss_percent: 10.0, duplicate_percent: 2.5 };
         assert_eq!(at_port(&faults), PortFaults { lost_from: 0.1, lost_to: 1.0, doubled: 0.025 });
     }
 }

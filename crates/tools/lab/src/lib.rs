@@ -57,7 +57,7 @@ pub use plan::{
 pub use topology::Fabric;
 
 use scope::Scope;
-use state::CableFaults;
+use state::LinkFaults;
 
 /// Executes a command on the lab that [`LAB_VARIABLE`] names.
 pub fn run(command: LabCommand, roles: Roles<'_>) -> Result<ExitCode> {
@@ -84,7 +84,7 @@ pub fn run(command: LabCommand, roles: Roles<'_>) -> Result<ExitCode> {
             faults::change(&scope, host.as_deref(), |faults| faults.duplicate_percent = percent)?;
         }
         LabCommand::Heal { host } => {
-            faults::change(&scope, host.as_deref(), |faults| *faults = CableFaults::default())?;
+            faults::change(&scope, host.as_deref(), |faults| *faults = LinkFaults::default())?;
             if host.is_none() {
                 faults::plug_all(&scope)?;
             }

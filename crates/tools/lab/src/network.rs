@@ -47,7 +47,7 @@ const BRIDGE: &str = "bridge";
 
 /// Properties of the links between hosts and switches.
 #[derive(Clone, Copy)]
-pub(crate) struct Cables {
+pub(crate) struct LinkSettings {
     /// The hook of the switch.
     pub(crate) hook: Hook,
     pub(crate) mtu: Mtu,
@@ -69,7 +69,7 @@ pub(crate) fn add_host(
     scope: &Scope,
     layout: Layout,
     host: Host,
-    cables: Cables,
+    link_settings: LinkSettings,
     vrings: &[String],
 ) -> Result<()> {
     if host.machine() != host {
@@ -87,7 +87,7 @@ pub(crate) fn add_host(
             run(lock, &format!("ip -n {name} link set {BRIDGE} up"))
         }
         Host::Metadata | Host::Instance(_) => {
-            connect(lock, &switch, &namespace, host, cables, vrings)?;
+            connect(lock, &switch, &namespace, host, link_settings, vrings)?;
             let instance = host.instance().expect("an instance");
             layout
                 .switches()
@@ -96,10 +96,10 @@ pub(crate) fn add_host(
         Host::FurtherSwitch(_) => {
             add_segmenter(lock, &namespace)?;
             layout.above(host).into_iter().try_for_each(|above| {
-                connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), cables)
+                connect_trunk(lock, (&scope.namespace(above), above), (&namespace, host), link_settings)
             })
         }
-        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, cables, vrings),
+        Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, link_settings, vrings),
         Host::Switch => add_segmenter(lock, &namespace),
         Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
     }
@@ -125,26 +125,26 @@ pub(crate) fn add_plain_host(
     mtu: Mtu,
     vrings: &[String],
 ) -> Result<()> {
-    let cables = Cables { hook: Hook::Tc, mtu };
+    let link_settings = LinkSettings { hook: Hook::Tc, mtu };
     if host.machine() != host {
         return Ok(());
     }
-    if !host.has_cable() {
-        return add_host(lock, scope, Layout::single(), host, cables, vrings);
+    if !host.has_link() {
+        return add_host(lock, scope, Layout::single(), host, link_settings, vrings);
     }
     let namespace = scope.namespace(host);
     let (name, fabric) = (namespace.name(), scope.namespace(Host::Fabric));
     run(lock, &format!("ip netns add {name}"))?;
     silence_ipv6(&namespace)?;
     run(lock, &format!("ip -n {name} link set lo up"))?;
-    connect(lock, &fabric, &namespace, host, cables, &[])?;
+    connect(lock, &fabric, &namespace, host, link_settings, &[])?;
     run(lock, &format!("ip -n {} link set {host} master {BRIDGE}", fabric.name()))?;
-    if host.edge().is_some() { add_edge_cable(lock, &namespace, host, mtu, vrings) } else { Ok(()) }
+    if host.edge().is_some() { add_edge_link(lock, &namespace, host, mtu, vrings) } else { Ok(()) }
 }
 
 /// Creates the link within a host through which its edge receives what the host sends to the
 /// vrings.
-fn add_edge_cable(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrings: &[String]) -> Result<()> {
+fn add_edge_link(lock: &Lock, namespace: &Namespace, host: Host, mtu: Mtu, vrings: &[String]) -> Result<()> {
     let (name, near, far) = (namespace.name(), VRING_INTERFACE, EDGE_INTERFACE);
     let (mac, router_mac) = (format_mac(mac(host.address())), format_mac(crate::topology::mac(ROUTER)));
     run(lock, &format!("ip -n {name} link add {near} address {mac} type veth peer name {far}"))?;
@@ -186,7 +186,7 @@ fn connect(
     switch: &Namespace,
     namespace: &Namespace,
     host: Host,
-    Cables { hook, mtu }: Cables,
+    LinkSettings { hook, mtu }: LinkSettings,
     vrings: &[String],
 ) -> Result<()> {
     let (switch, name) = (switch.name(), namespace.name());
@@ -224,7 +224,7 @@ fn connect_trunk(
     lock: &Lock,
     (above, back): (&Namespace, Host),
     (below, host): (&Namespace, Host),
-    Cables { hook, mtu }: Cables,
+    LinkSettings { hook, mtu }: LinkSettings,
 ) -> Result<()> {
     let (near, far) = (above.name(), below.name());
     run(
@@ -257,9 +257,9 @@ fn connect_control(
         (switch, near, switch_control(instance, number)),
         (metadata, far, *control_of(instance, number).ip()),
     ];
-    for (name, cable, address) in ends {
-        run(lock, &format!("ip -n {name} addr add {address}/30 dev {cable}"))?;
-        run(lock, &format!("ip -n {name} link set {cable} up"))?;
+    for (name, link, address) in ends {
+        run(lock, &format!("ip -n {name} addr add {address}/30 dev {link}"))?;
+        run(lock, &format!("ip -n {name} link set {link} up"))?;
     }
     Ok(())
 }

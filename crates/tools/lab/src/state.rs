@@ -27,7 +27,7 @@ use crate::topology::{Fabric, Host};
 
 /// Injected faults of a host's link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CableFaults {
+pub(crate) struct LinkFaults {
     /// Drops what is sent to the host.
     pub(crate) cut_in: bool,
     /// Drops what the host sends.
@@ -39,13 +39,13 @@ pub(crate) struct CableFaults {
 }
 
 /// The links with injected faults.
-pub(crate) type Faults = BTreeMap<Host, CableFaults>;
+pub(crate) type Faults = BTreeMap<Host, LinkFaults>;
 
 /// Links between switches that are down, by their ends, the upper one first.
 pub(crate) type Unplugged = BTreeSet<(Host, Host)>;
 
 /// Prints the faults as `status` shows them: nothing, or ` cut in, loss 10 %`.
-impl fmt::Display for CableFaults {
+impl fmt::Display for LinkFaults {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cut = match (self.cut_in, self.cut_out) {
             (true, true) => Some("cut".to_owned()),
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn status_shows_cable_faults() {
-        let faults = CableFaults { cut_in: true, cut_out: false, loss_percent: 10.0, duplicate_percent: 2.5 };
+        let faults = LinkFaults { cut_in: true, cut_out: false, loss_percent: 10.0, duplicate_percent: 2.5 };
         assert_eq!(faults.to_string(), " cut in, loss 10 %, duplicate 2.5 %");
-        assert_eq!(CableFaults::default().to_string(), "");
+        assert_eq!(LinkFaults::default().to_string(), "");
     }
 }

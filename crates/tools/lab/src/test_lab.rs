@@ -15,7 +15,7 @@ use crate::launch::last_log_line;
 use crate::plan::{self, Roles};
 use crate::ready;
 use crate::scope::Scope;
-use crate::state::{CableFaults, LabState};
+use crate::state::{LabState, LinkFaults};
 use crate::topology::{Host, WIRE_PORT};
 use crate::up;
 use crate::wait::Progress;
@@ -142,7 +142,7 @@ impl TestLab {
 
     /// Ends all injected faults of the network.
     pub(crate) fn heal(&self) -> Result<()> {
-        faults::change(&self.scope, None, |faults| *faults = CableFaults::default())
+        faults::change(&self.scope, None, |faults| *faults = LinkFaults::default())
     }
 
     /// Keeps the lab for inspection. Returns the exit code of a failed check.

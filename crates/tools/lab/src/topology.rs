@@ -177,11 +177,11 @@ impl Host {
 
     /// Whether a port of a switch leads to it: it has a link or a trunk.
     pub(crate) fn is_at_port(self) -> bool {
-        self.has_cable() || matches!(self, Self::FurtherSwitch(_))
+        self.has_link() || matches!(self, Self::FurtherSwitch(_))
     }
 
     /// Whether it has a link of its own to the switch or the plain network.
-    pub(crate) fn has_cable(self) -> bool {
+    pub(crate) fn has_link(self) -> bool {
         matches!(self, Self::Metadata | Self::Instance(_) | Self::Node(_) | Self::Client(_))
     }
 }
@@ -271,7 +271,7 @@ pub(crate) fn control_of(instance: u8, switch: u8) -> SocketAddrV4 {
 /// The hosts with a link to a switch or the plain network, with their port numbers, which are
 /// unique among all switches.
 pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
-    (0..).zip(hosts.iter().copied().filter(|host| host.has_cable()))
+    (0..).zip(hosts.iter().copied().filter(|host| host.has_link()))
 }
 
 #[cfg(test)]

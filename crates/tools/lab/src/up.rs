@@ -27,7 +27,7 @@ use crate::error::{LabError, Result};
 use crate::launch;
 use crate::layout::{Layout, SWITCHES_MAX, hosts};
 use crate::lock::Lock;
-use crate::network::Cables;
+use crate::network::LinkSettings;
 use crate::plan::{Plan, PlannedHot, Roles};
 use crate::ready;
 use crate::scope::Scope;
@@ -206,14 +206,14 @@ fn build(
         network::add_plain_host(lock, scope, Host::Fabric, arguments.network.mtu, &vrings)?;
     }
     let layout = state.layout();
-    let cables = Cables { hook: state.switch, mtu: arguments.network.mtu };
+    let link_settings = LinkSettings { hook: state.switch, mtu: arguments.network.mtu };
     for (built, host) in state.hosts.iter().enumerate() {
         fail_if(interrupted)?;
         progress
             .report(|| format!("{built} of {} hosts have a network namespace and links", state.hosts.len()));
         match state.fabric {
-            Fabric::Switch => network::add_host(lock, scope, layout, host.name, cables, &vrings)?,
-            Fabric::Plain => network::add_plain_host(lock, scope, host.name, cables.mtu, &vrings)?,
+            Fabric::Switch => network::add_host(lock, scope, layout, host.name, link_settings, &vrings)?,
+            Fabric::Plain => network::add_plain_host(lock, scope, host.name, link_settings.mtu, &vrings)?,
         }
     }
     launch::start_all(scope, state, interrupted, progress)

@@ -45,7 +45,7 @@ impl RoundTrip {
         }
     }
 
-    /// Whether answers take longer than the estimate `all` allows for, including its timeout.
+    /// Whether the average round trip exceeds that of `all` by more than the minimum timeout.
     pub(crate) fn is_slower_than(&self, all: &Self) -> bool {
         self.smoothed_ns > all.smoothed_ns + self.policy.min.as_nanos() as u64
     }

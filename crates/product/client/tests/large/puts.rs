@@ -41,7 +41,11 @@ fn without_loss_each_chunk_is_sent_once() {
     assert_eq!((counters.chunks_sent, counters.retries), (CHUNKS as u64, 0));
     assert!(counters.stray_reports <= 2, "only reports after the reply are stray");
     assert_eq!(world.sent_count(Opcode::Update), 1, "the update was not repeated");
-    assert!(world.trains < CHUNKS / 5, "{} GSO batches: several chunks leave at a time", world.trains);
+    assert!(
+        world.gso_batches < CHUNKS / 5,
+        "{} GSO batches: several chunks leave at a time",
+        world.gso_batches
+    );
     assert!(world.sent.iter().all(|(_, sent)| *sent == op));
     assert_eq!(world.sent[0].0, Opcode::Update, "the update goes first");
     assert!(is_idle(&world));

@@ -105,7 +105,7 @@ pub(crate) struct World {
     /// Datagrams that the client has sent.
     pub(crate) sent: Vec<(Opcode, OpId)>,
     /// Number of GSO batches of chunks that the client has sent.
-    pub(crate) trains: usize,
+    pub(crate) gso_batches: usize,
     pub(crate) finished: Vec<(usize, Finished)>,
 }
 
@@ -145,7 +145,7 @@ impl World {
             count: 0,
             flight: BinaryHeap::new(),
             sent: Vec::new(),
-            trains: 0,
+            gso_batches: 0,
             finished: Vec::new(),
         }
     }
@@ -210,7 +210,8 @@ impl World {
                 self.carry(To::Replica(usize::from(self.primary.0)), &out);
             }
         }
-        self.trains += usize::from(self.sent[before..].iter().any(|(opcode, _)| *opcode == Opcode::Chunk));
+        self.gso_batches +=
+            usize::from(self.sent[before..].iter().any(|(opcode, _)| *opcode == Opcode::Chunk));
     }
 
     pub(crate) fn sent_count(&self, opcode: Opcode) -> usize {

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use nicekv_proto::placement::{KeyspaceSpec, replica_sets};
 use nicekv_proto::{NodeId, PartitionId};
 
-use crate::state::{ChunkGroups, Node, Partition, Removed, State, Wish};
+use crate::state::{ChunkGroups, DesiredState, Node, Partition, Removed, State};
 use crate::view::{Load, Observed, Situation};
 #[cfg(test)]
 pub(crate) use divisions::revise as revise_divisions;
@@ -58,7 +58,8 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Option<Decision> {
         changes.insert(id, next);
     }
     let divided_by_load = divisions::revise(situation, &mut changes);
-    let forgotten = |node: &Node| node.wish == Wish::Removed && may_be_forgotten(situation, node.config.id);
+    let forgotten =
+        |node: &Node| node.desired == DesiredState::Removed && may_be_forgotten(situation, node.config.id);
     let (dropped, reshaped) = (dropped::next(situation), dropped::next_reshaped(situation));
     let (collects, regrouped) = (rounds::is_due(situation), regroup::next(situation));
     let chunks_stay = !collects && regrouped.is_none();

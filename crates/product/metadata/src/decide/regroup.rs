@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use nicekv_proto::NodeId;
 
 use crate::observe::TargetReport;
-use crate::state::{ChunkGroups, Wish};
+use crate::state::{ChunkGroups, DesiredState};
 use crate::view::Situation;
 
 /// The next map of groups, if the observations require one.
@@ -55,11 +55,11 @@ fn is_lost(situation: &Situation<'_>, chunks: &ChunkGroups, node: NodeId) -> boo
         return false;
     }
     let Some(known) = state.node(node) else { return true };
-    if known.wish == Wish::Removed {
+    if known.desired == DesiredState::Removed {
         return true;
     }
-    let Some(patience) = config.timing.target_patience else { return false };
-    let is_away = *now_ns >= membership.silent_since_ns(node) + crate::config::nanoseconds(patience);
+    let Some(timeout) = config.timing.target_timeout else { return false };
+    let is_away = *now_ns >= membership.silent_since_ns(node) + crate::config::nanoseconds(timeout);
     let Some(group) = chunks.layout.group_of(node) else { return false };
     let others = chunks.layout.members(group).filter(|other| membership.live(*other).is_some());
     is_away && others.count() >= state.copies()

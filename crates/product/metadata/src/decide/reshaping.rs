@@ -58,40 +58,40 @@ enum Step {
 
 /// Whether any request can make progress if nothing else changes.
 pub(super) fn is_due(situation: &Situation<'_>) -> bool {
-    let wishes = &situation.state.reshapings;
-    wishes.iter().any(|wish| step(situation, situation.state, wish).is_some())
+    let reshapings = &situation.state.reshapings;
+    reshapings.iter().any(|reshaping| step(situation, situation.state, reshaping).is_some())
 }
 
 /// Carries out one step of each request. `next` is the state with all other changes.
 pub(super) fn advance(situation: &Situation<'_>, next: &mut State) {
-    for wish in next.reshapings.clone() {
-        match step(situation, next, &wish) {
+    for reshaping in next.reshapings.clone() {
+        match step(situation, next, &reshaping) {
             Some(Step::Begin(ranges)) => {
                 let ids = next.give_ids(ranges.len());
                 let children = ids.zip(ranges).map(|(partition, range)| Child { partition, range }).collect();
-                next_epochs(next, &wish, Some(&Forming { children, sealed: false }));
+                next_epochs(next, &reshaping, Some(&Forming { children, sealed: false }));
             }
-            Some(Step::BreakOff) => next_epochs(next, &wish, None),
-            Some(Step::Seal(forming)) => next_epochs(next, &wish, Some(&forming)),
-            Some(Step::Succeed(drained)) => succeed(next, &wish, &drained),
+            Some(Step::BreakOff) => next_epochs(next, &reshaping, None),
+            Some(Step::Seal(forming)) => next_epochs(next, &reshaping, Some(&forming)),
+            Some(Step::Succeed(drained)) => succeed(next, &reshaping, &drained),
             None => {}
         }
     }
 }
 
-fn step(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Step> {
-    let all: Vec<_> = wish.parents.iter().map(|id| forming(next, *id)).collect();
+fn step(situation: &Situation<'_>, next: &State, reshaping: &Reshaping) -> Option<Step> {
+    let all: Vec<_> = reshaping.parents.iter().map(|id| forming(next, *id)).collect();
     match all[0] {
         None if all.iter().all(Option::is_none) => {
-            let ranges = next.ranges_of(wish);
-            obstacle(situation, next, wish).is_none().then_some(Step::Begin(ranges))
+            let ranges = next.ranges_of(reshaping);
+            obstacle(situation, next, reshaping).is_none().then_some(Step::Begin(ranges))
         }
-        Some(first) if all.iter().all(|other| *other == Some(first)) && !is_full(situation, wish) => {
+        Some(first) if all.iter().all(|other| *other == Some(first)) && !is_full(situation, reshaping) => {
             match first.sealed {
-                true => drained(situation, next, wish)
+                true => drained(situation, next, reshaping)
                     .map(Step::Succeed)
-                    .or_else(|| is_stuck(situation, wish).then_some(Step::BreakOff)),
-                false => have_formed(situation, next, wish)
+                    .or_else(|| is_stuck(situation, reshaping).then_some(Step::BreakOff)),
+                false => have_formed(situation, next, reshaping)
                     .then(|| Step::Seal(Forming { sealed: true, ..first.clone() })),
             }
         }
@@ -104,9 +104,9 @@ fn forming(state: &State, id: PartitionId) -> Option<&Forming> {
 }
 
 /// Begins the next epoch of the parents, with unchanged members.
-fn next_epochs(next: &mut State, wish: &Reshaping, forming: Option<&Forming>) {
-    for id in &wish.parents {
-        let parent = next.partition(*id).expect("the parents of a wish are there");
+fn next_epochs(next: &mut State, reshaping: &Reshaping, forming: Option<&Forming>) {
+    for id in &reshaping.parents {
+        let parent = next.partition(*id).expect("the parents of a reshaping are there");
         // If forming was broken off in this step, the parent already has its next epoch.
         if parent.forming.as_ref() != forming {
             let (epoch, forming) = (parent.epoch + 1, forming.cloned());
@@ -116,12 +116,12 @@ fn next_epochs(next: &mut State, wish: &Reshaping, forming: Option<&Forming>) {
 }
 
 /// The first condition that a request waits for before it begins.
-pub(crate) fn obstacle(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Obstacle> {
-    let of_parent = wish.parents.iter().find_map(|id| parent_obstacle(situation, next, *id));
+pub(crate) fn obstacle(situation: &Situation<'_>, next: &State, reshaping: &Reshaping) -> Option<Obstacle> {
+    let of_parent = reshaping.parents.iter().find_map(|id| parent_obstacle(situation, next, *id));
     if of_parent.is_some() {
         return of_parent;
     }
-    let parents: Vec<&Partition> = wish.parents.iter().filter_map(|id| next.partition(*id)).collect();
+    let parents: Vec<&Partition> = reshaping.parents.iter().filter_map(|id| next.partition(*id)).collect();
     if parents.windows(2).any(|pair| !are_together(pair[0], pair[1])) {
         return Some(Obstacle::Apart);
     }
@@ -168,26 +168,26 @@ fn are_together(one: &Partition, other: &Partition) -> bool {
 
 /// Whether a parent has been sealed for too long. Puts wait while a partition is sealed. A member
 /// that delays this is usually removed much earlier, which breaks the request off.
-fn is_stuck(situation: &Situation<'_>, wish: &Reshaping) -> bool {
+fn is_stuck(situation: &Situation<'_>, reshaping: &Reshaping) -> bool {
     let Situation { observations, now_ns, .. } = situation;
-    wish.parents.iter().any(|id| observations.watch(*id).has_lasted(*now_ns, SEALED_MAX))
+    reshaping.parents.iter().any(|id| observations.watch(*id).has_lasted(*now_ns, SEALED_MAX))
 }
 
 /// Whether a member has run out of disk space. It would make every put of the parents fail, so
 /// forming is broken off.
-fn is_full(situation: &Situation<'_>, wish: &Reshaping) -> bool {
+fn is_full(situation: &Situation<'_>, reshaping: &Reshaping) -> bool {
     let has_full = |id: &PartitionId| {
         situation.state.partition(*id).is_some_and(|parent| {
             let view = situation.view(*id, parent);
             parent.members.iter().any(|member| !view.has_space(member.node))
         })
     };
-    wish.parents.iter().any(has_full)
+    reshaping.parents.iter().any(has_full)
 }
 
 /// Whether every member of every parent has formed the children, in the parent's epoch.
-fn have_formed(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> bool {
-    wish.parents.iter().all(|id| {
+fn have_formed(situation: &Situation<'_>, next: &State, reshaping: &Reshaping) -> bool {
+    reshaping.parents.iter().all(|id| {
         let watch = situation.observations.watch(*id);
         let has_formed = |parent: &Partition| {
             let mut members = parent.members.iter();
@@ -199,18 +199,18 @@ fn have_formed(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> boo
 
 /// The final decisions of all parents, if their primaries have reported in the sealed epoch that
 /// they have drained.
-fn drained(situation: &Situation<'_>, next: &State, wish: &Reshaping) -> Option<Vec<Parent>> {
+fn drained(situation: &Situation<'_>, next: &State, reshaping: &Reshaping) -> Option<Vec<Parent>> {
     let drained = |id: &PartitionId| {
         let parent = next.partition(*id)?;
         let primary = parent.member(parent.primary)?.process.incarnation;
         let index = situation.observations.watch(*id).drained(primary, parent.epoch)?;
         Some(Parent { partition: *id, index })
     };
-    wish.parents.iter().map(drained).collect()
+    reshaping.parents.iter().map(drained).collect()
 }
 
-fn succeed(next: &mut State, wish: &Reshaping, drained: &[Parent]) {
-    let Some(parents) = next.parents_of(wish) else { return };
+fn succeed(next: &mut State, reshaping: &Reshaping, drained: &[Parent]) {
+    let Some(parents) = next.parents_of(reshaping) else { return };
     let first = parents[0];
     let epoch = parents.iter().map(|parent| parent.epoch).max().unwrap_or(first.epoch) + 1;
     let born = |child: &Child| {
@@ -222,5 +222,5 @@ fn succeed(next: &mut State, wish: &Reshaping, drained: &[Parent]) {
         (child.partition, Partition { epoch, activated: false, primary, members, parents, ..partition })
     };
     let children = first.forming.iter().flat_map(|forming| &forming.children).map(born).collect();
-    next.succeed(wish, children);
+    next.succeed(reshaping, children);
 }

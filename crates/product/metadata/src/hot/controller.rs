@@ -15,7 +15,7 @@ use super::rack::{Announcement, Common, Rack};
 use crate::announce::Message;
 use crate::config::{Config, SwitchId, host_id, nanoseconds};
 use crate::leader::Metadata;
-use crate::state::Wish;
+use crate::state::DesiredState;
 
 /// Upper bound of announcements about a switch's entries in one tick; more would overflow the
 /// owners' sockets.
@@ -146,7 +146,7 @@ impl Metadata {
 
     /// Whether a node may get copies: it is live and should hold data.
     fn takes_copies(&self, node: NodeId) -> bool {
-        let is_wanted = self.committed.node(node).is_none_or(|node| node.wish == Wish::Holds);
+        let is_wanted = self.committed.node(node).is_none_or(|node| node.desired == DesiredState::Holds);
         is_wanted && self.observations.membership.live(node).is_some()
     }
 }

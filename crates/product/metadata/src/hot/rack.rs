@@ -6,7 +6,7 @@
 //!                  └─────────────────────────────┴──────────────────────────────────────────┘
 //! ```
 //!
-//! One request is outstanding at a time. A request without a reply within [`PATIENCE_NS`] counts as
+//! One request is outstanding at a time. A request without a reply within [`TIMEOUT_NS`] counts as
 //! lost and is repeated, which is harmless: an instance that is already installed does not change.
 //!
 //! Invariants:
@@ -30,7 +30,7 @@ use super::table::{Change, Instances, Table, Wanted};
 use crate::config::HotSettings;
 
 /// Timeout of a request.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const TIMEOUT_NS: u64 = 1_000_000_000;
 /// How often an owner is notified that a key has no copies any more.
 const PARTINGS_TOLD: u8 = 3;
 
@@ -191,7 +191,7 @@ impl Rack {
     /// The next request.
     pub(super) fn poll(&mut self, common: &Common<'_>, instances: &mut Instances) -> Option<ControlRequest> {
         let now_ns = common.now_ns;
-        let is_awaited = self.asked.is_some_and(|(_, since_ns)| now_ns < since_ns + PATIENCE_NS);
+        let is_awaited = self.asked.is_some_and(|(_, since_ns)| now_ns < since_ns + TIMEOUT_NS);
         if !self.connected || is_awaited || now_ns < self.quiet_until_ns {
             return None;
         }

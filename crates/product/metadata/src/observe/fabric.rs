@@ -157,8 +157,8 @@ impl Fabric {
     fn notice_silence(&mut self, now_ns: u64) {
         for watched in self.switches.values_mut().filter(|watched| !watched.connected) {
             let since_ns = *watched.away_since_ns.get_or_insert(now_ns);
-            let patience_ns = if watched.presence == Presence::Unheard { UNHEARD_NS } else { LOST_NS };
-            if now_ns >= since_ns + patience_ns {
+            let timeout_ns = if watched.presence == Presence::Unheard { UNHEARD_NS } else { LOST_NS };
+            if now_ns >= since_ns + timeout_ns {
                 watched.presence = Presence::Silent;
             }
         }

@@ -12,14 +12,14 @@
 //!
 //! The order is only an optimisation: what a node accepts depends on the epoch alone (C5, C7), and
 //! clients retry. So a switch that does not answer delays the others only for a short time
-//! ([`PATIENCE_NS`]).
+//! ([`TIMEOUT_NS`]).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use nicekv_switch::{Action, HostId, Match, SpanningTree, Table, TableSet, Topology};
 
 /// Timeout for the switches of each rank.
-pub(crate) const PATIENCE_NS: u64 = 20_000_000;
+pub(crate) const TIMEOUT_NS: u64 = 20_000_000;
 
 /// The rank of each switch; lower ranks come first.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ impl Order {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
         let rank = self.rank(switch);
         let mut before = self.ranks.iter().filter(|(_, other)| **other < rank);
-        now_ns >= begun_ns + u64::from(rank) * PATIENCE_NS || !before.any(|(other, _)| is_awaited(*other))
+        now_ns >= begun_ns + u64::from(rank) * TIMEOUT_NS || !before.any(|(other, _)| is_awaited(*other))
     }
 }
 

@@ -237,7 +237,7 @@ impl Watch {
         let new = Accusation { first_ns: now_ns, last_ns: now_ns };
         let accusation = self.accusations.entry((accuser, accused)).or_insert(new);
         // After an accusation has expired, the next one begins a new series.
-        if now_ns >= accusation.last_ns + nanoseconds(timing.accusation_patience) {
+        if now_ns >= accusation.last_ns + nanoseconds(timing.accusation_timeout) {
             *accusation = new;
         }
         accusation.last_ns = now_ns;
@@ -252,10 +252,10 @@ impl Watch {
         membership: &Membership,
         timing: &Timing,
     ) -> Option<NodeId> {
-        let patience_ns = nanoseconds(timing.accusation_patience);
+        let timeout_ns = nanoseconds(timing.accusation_timeout);
         let stands = |(pair, accusation): (&(NodeId, NodeId), &Accusation)| {
             let proven = |node| membership.is_proven_since(node, accusation.first_ns);
-            let lasting = accusation.last_ns >= accusation.first_ns + patience_ns;
+            let lasting = accusation.last_ns >= accusation.first_ns + timeout_ns;
             (lasting && proven(pair.0) && proven(pair.1)).then_some(*pair)
         };
         let standing: Vec<_> = self.accusations.iter().filter_map(stands).collect();

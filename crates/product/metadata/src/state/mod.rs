@@ -48,7 +48,7 @@ const FORMAT_VERSION: u8 = 15;
 
 /// The operator's desired state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Wish {
+pub(crate) enum DesiredState {
     /// It should hold its share of the data.
     Holds,
     /// It should hold no data.
@@ -61,7 +61,7 @@ pub(crate) enum Wish {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) config: NodeConfig,
-    pub(crate) wish: Wish,
+    pub(crate) desired: DesiredState,
     /// Whether the node was added by a command. Then the configuration need not contain it.
     pub(crate) added: bool,
 }
@@ -168,7 +168,8 @@ pub fn persisted_version(bytes: &[u8]) -> Result<u64, StateError> {
 impl State {
     /// The state of a new cluster.
     pub(crate) fn new(config: &Config) -> Self {
-        let node = |config: &NodeConfig| Node { config: config.clone(), wish: Wish::Holds, added: false };
+        let node =
+            |config: &NodeConfig| Node { config: config.clone(), desired: DesiredState::Holds, added: false };
         let mut nodes: Vec<_> = config.nodes.iter().map(node).collect();
         nodes.sort_unstable_by_key(|node| node.config.id);
         Self {
@@ -271,7 +272,7 @@ impl State {
 
     /// The nodes that should hold data.
     pub(crate) fn ring(&self) -> Vec<NodeId> {
-        let holds = self.nodes.iter().filter(|node| node.wish == Wish::Holds);
+        let holds = self.nodes.iter().filter(|node| node.desired == DesiredState::Holds);
         holds.map(|node| node.config.id).collect()
     }
 
@@ -323,7 +324,7 @@ impl State {
         let partitions = partitions.chain(reshaped).collect();
         self.placed.retain(|id, _| self.partitions.contains_key(id));
         let is_there = |parent: &PartitionId| self.partitions.contains_key(parent);
-        self.reshapings.retain(|wish| wish.parents.iter().all(is_there));
+        self.reshapings.retain(|reshaping| reshaping.parents.iter().all(is_there));
         if id < CREATED_FIRST {
             self.retired.push(id);
         }

@@ -85,13 +85,14 @@ impl State {
 
     pub(super) fn validate_reshapings(&self) -> Result<(), &'static str> {
         let mut named = BTreeSet::new();
-        let is_named_once = self.reshapings.iter().flat_map(|wish| &wish.parents).all(|id| named.insert(*id));
-        let is_possible = |wish: &Reshaping| {
-            let parents = self.parents_of(wish).unwrap_or_default();
+        let is_named_once =
+            self.reshapings.iter().flat_map(|reshaping| &reshaping.parents).all(|id| named.insert(*id));
+        let is_possible = |reshaping: &Reshaping| {
+            let parents = self.parents_of(reshaping).unwrap_or_default();
             let by_quorum =
                 |parent: &&Partition| matches!(self.keyspace(parent).protocol, Protocol::Quorum { .. });
             let one = |parent: &&Partition| parent.keyspace == parents[0].keyspace;
-            !self.ranges_of(wish).is_empty() && !parents.iter().any(by_quorum) && parents.iter().all(one)
+            !self.ranges_of(reshaping).is_empty() && !parents.iter().any(by_quorum) && parents.iter().all(one)
         };
         if !is_named_once
             || self.reshapings.len() > RESHAPINGS_MAX
@@ -110,8 +111,9 @@ impl State {
             let is_there = self.newest_epoch(child.partition).is_some();
             is_given && !is_there && ids.insert(child.partition)
         };
-        for wish in &self.reshapings {
-            let all: Vec<_> = wish.parents.iter().map(|id| self.partitions[id].forming.as_ref()).collect();
+        for reshaping in &self.reshapings {
+            let all: Vec<_> =
+                reshaping.parents.iter().map(|id| self.partitions[id].forming.as_ref()).collect();
             let Some(Some(first)) = all.first() else {
                 if all.iter().any(Option::is_some) {
                     return Err("only one of two parents forms the children of a merge");
@@ -121,7 +123,7 @@ impl State {
             forming += 1;
             let is_one = all.iter().all(|other| *other == Some(first));
             let ranges = first.children.iter().map(|child| child.range);
-            if !is_one || !ranges.eq(self.ranges_of(wish)) || !first.children.iter().all(&mut is_to_be) {
+            if !is_one || !ranges.eq(self.ranges_of(reshaping)) || !first.children.iter().all(&mut is_to_be) {
                 return Err("a parent forms other children than requested");
             }
         }

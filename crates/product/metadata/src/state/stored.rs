@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use nicekv_proto::KeyspaceId;
 use nicekv_proto::placement::{CREATED_FIRST, KeyspaceSpec};
 
-use super::{State, StateError, Wish};
+use super::{DesiredState, State, StateError};
 use crate::config::NodeConfig;
 
 /// What a stored state tells about its cluster.
@@ -36,7 +36,7 @@ impl StoredCluster {
         let last = ids.filter(|id| *id < CREATED_FIRST).max().unwrap_or(KeyspaceId::DEFAULT);
         Ok(Self {
             nodes: state.node_configs(),
-            kept: state.nodes.iter().filter(|node| node.wish != Wish::Removed).count(),
+            kept: state.nodes.iter().filter(|node| node.desired != DesiredState::Removed).count(),
             next_node: state.next_node,
             next_keyspace: KeyspaceId(last.0 + 1),
             keyspaces: state.keyspaces,

@@ -25,7 +25,9 @@ fn state() -> State {
         version: 1,
         cluster: 7,
         term: 1,
-        nodes: [config, second].map(|config| Node { config, wish: Wish::Holds, added: false }).into(),
+        nodes: [config, second]
+            .map(|config| Node { config, desired: DesiredState::Holds, added: false })
+            .into(),
         next_node: 3,
         keyspaces: vec![spec(0, 1), spec(1, 2)],
         next_keyspace: 16,
@@ -122,9 +124,9 @@ fn child(partition: u32, first: u128, last: u128) -> Child {
 /// A state in which partition 0 will be split, and the merge of partitions 1 and 2 has begun.
 fn reshaping() -> State {
     let mut state = state();
-    let wish =
+    let reshaping =
         |parents: &[u32], at| Reshaping { parents: parents.iter().copied().map(PartitionId).collect(), at };
-    state.reshapings = vec![wish(&[0], Some(1)), wish(&[1, 2], None)];
+    state.reshapings = vec![reshaping(&[0], Some(1)), reshaping(&[1, 2], None)];
     let forming = Forming { children: vec![child(3, 0, u128::MAX)], sealed: true };
     for id in [1, 2] {
         state.partitions.get_mut(&PartitionId(id)).unwrap().forming = Some(forming.clone());
@@ -136,12 +138,12 @@ fn reshaping() -> State {
 /// The state after partitions 1 and 2 have been merged.
 fn reshaped() -> State {
     let mut state = reshaping();
-    let wish = state.reshapings[1].clone();
+    let reshaping = state.reshapings[1].clone();
     let parents = [1, 2].map(|id| Parent { partition: PartitionId(id), index: 7 }).into();
     let first = state.partitions[&PartitionId(1)].clone();
     let born =
         Partition { epoch: 2, activated: false, range: MatchRange::ALL, forming: None, parents, ..first };
-    state.succeed(&wish, vec![(PartitionId(3), born)]);
+    state.succeed(&reshaping, vec![(PartitionId(3), born)]);
     state
 }
 

@@ -119,7 +119,7 @@ pub struct NodeStatus {
     pub state: NodeState,
     pub disk: DiskState,
     /// The operator's desired state.
-    pub wish: NodeWish,
+    pub desired: NodeTarget,
     /// Number of partitions of which the node is a member.
     pub members: usize,
     /// Number of partitions that the node should hold.
@@ -140,7 +140,7 @@ pub struct NodeStatus {
 /// The operator's desired state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum NodeWish {
+pub enum NodeTarget {
     /// The node should hold its share of the data.
     Holds,
     /// The node should hold no data.

@@ -16,7 +16,7 @@ use crate::view::Observed;
 impl Metadata {
     /// Pending requests in their order, then completed ones whose children are not whole yet.
     pub(super) fn reshapings(&self) -> Vec<ReshapingStatus> {
-        let wishes = self.committed.reshapings.iter().map(|wish| self.wish_status(wish));
+        let reshapings = self.committed.reshapings.iter().map(|reshaping| self.reshaping_status(reshaping));
         let mut young = BTreeMap::<&[PartitionId], (Vec<PartitionId>, &Gone)>::new();
         for (id, gone) in self.committed.reshaped.iter().filter(|(_, gone)| !gone.quiet) {
             young.entry(&gone.children).or_insert((Vec::new(), gone)).0.push(*id);
@@ -28,26 +28,28 @@ impl Metadata {
             phase: ReshapingPhase::Succeeding,
             waits_for: self.young_waits_for(children),
         });
-        wishes.chain(young).collect()
+        reshapings.chain(young).collect()
     }
 
-    fn wish_status(&self, wish: &Reshaping) -> ReshapingStatus {
-        let parent = self.committed.partition(wish.parents[0]);
+    fn reshaping_status(&self, reshaping: &Reshaping) -> ReshapingStatus {
+        let parent = self.committed.partition(reshaping.parents[0]);
         let forming = parent.and_then(|parent| parent.forming.as_ref());
         let children: Vec<_> =
             forming.iter().flat_map(|forming| &forming.children).map(|child| child.partition).collect();
         let (phase, waits_for) = match forming {
-            None => (ReshapingPhase::Waiting, self.obstacle(wish)),
-            Some(Forming { sealed: false, .. }) => (ReshapingPhase::Forming, self.forming_waits_for(wish)),
+            None => (ReshapingPhase::Waiting, self.obstacle(reshaping)),
+            Some(Forming { sealed: false, .. }) => {
+                (ReshapingPhase::Forming, self.forming_waits_for(reshaping))
+            }
             Some(_) => (ReshapingPhase::Sealed, "open ops to be decided".into()),
         };
         let keyspace = parent.map_or(0, |parent| parent.keyspace.0);
-        let (parents, children) = (numbers(&wish.parents), numbers(&children));
+        let (parents, children) = (numbers(&reshaping.parents), numbers(&children));
         ReshapingStatus { keyspace, parents, children, phase, waits_for }
     }
 
-    fn obstacle(&self, wish: &Reshaping) -> String {
-        let Some(obstacle) = reshaping::obstacle(&self.situation(), &self.committed, wish) else {
+    fn obstacle(&self, reshaping: &Reshaping) -> String {
+        let Some(obstacle) = reshaping::obstacle(&self.situation(), &self.committed, reshaping) else {
             return "the next step to be persisted".into();
         };
         match obstacle {
@@ -65,9 +67,9 @@ impl Metadata {
         }
     }
 
-    fn forming_waits_for(&self, wish: &Reshaping) -> String {
+    fn forming_waits_for(&self, reshaping: &Reshaping) -> String {
         let (mut members, mut left) = (0, Vec::new());
-        for id in &wish.parents {
+        for id in &reshaping.parents {
             let Some(parent) = self.committed.partition(*id) else { continue };
             let watch = self.observations.watch(*id);
             for member in &parent.members {

@@ -17,7 +17,7 @@ use crate::decide::rounds;
 use crate::leader::Metadata;
 use crate::observe::Observations;
 use crate::policy::Policy;
-use crate::state::{Dropped, Layout, Member, Node, Partition, Standing, Wish};
+use crate::state::{DesiredState, Dropped, Layout, Member, Node, Partition, Standing};
 use crate::view::{self, Observed};
 
 /// Start of the reason why a cluster is not ready if its state is an older copy. An operator must
@@ -177,7 +177,7 @@ impl Metadata {
     }
 
     fn node_status(&self, node: &Node) -> NodeStatus {
-        let Node { config: node, wish, .. } = node;
+        let Node { config: node, desired, .. } = node;
         let id = node.id;
         let state = match (self.observations.membership.live(id), self.observations.membership.is_known(id)) {
             (Some(_), _) => NodeState::Live,
@@ -196,10 +196,10 @@ impl Metadata {
             address: node.address,
             state,
             disk,
-            wish: match wish {
-                Wish::Holds => NodeWish::Holds,
-                Wish::Drained => NodeWish::Drained,
-                Wish::Removed => NodeWish::Removed,
+            desired: match desired {
+                DesiredState::Holds => NodeTarget::Holds,
+                DesiredState::Drained => NodeTarget::Drained,
+                DesiredState::Removed => NodeTarget::Removed,
             },
             forgotten: partitions().filter(|(_, partition)| partition.emptied.contains(&id)).count(),
             losses: self.committed.storages.get(&id.0).map_or(0, |storage| storage.losses),

@@ -6,7 +6,7 @@ use nicekv_proto::{KeyspaceId, NodeId};
 use super::cluster::{Cluster, config, keyspace, partitions};
 use super::node::{Node, address};
 use super::scenarios::{is_gone, is_member, partition, puts_go_on, ready};
-use crate::{Change, NodeWish, Plan, Refused};
+use crate::{Change, NodeTarget, Plan, Refused};
 
 pub(super) const NEW: NodeId = NodeId(4);
 
@@ -99,7 +99,7 @@ fn drained_node_is_added_again() {
     change(&mut cluster, &drain(NodeId(1))).unwrap();
     cluster.run_until(3000, "drained", |cluster| is_settled(cluster) && is_gone(cluster, NodeId(1)));
     let status = &cluster.status().nodes[0];
-    assert_eq!((status.wish, status.members, status.share), (NodeWish::Drained, 0, 0));
+    assert_eq!((status.desired, status.members, status.share), (NodeTarget::Drained, 0, 0));
     puts_go_on(&mut cluster);
     change(&mut cluster, &add(NodeId(1))).unwrap();
     cluster.run_until(3000, "back", is_settled);

@@ -55,7 +55,7 @@ fn every_count_and_period_must_be_positive() {
         Timing { probe_tries: 0, ..usual },
         Timing { probe: zero, ..usual },
         Timing { probe_idle: zero, ..usual },
-        Timing { accusation_patience: zero, ..usual },
+        Timing { accusation_timeout: zero, ..usual },
         Timing { rejoin_delay: zero, ..usual },
         Timing { switch_interval: zero, ..usual },
         Timing { heartbeat: Duration::from_nanos(3), ..usual },

@@ -6,11 +6,11 @@ use super::cluster::{Cluster, config};
 use super::collecting::create_names;
 use crate::{Change, ChunkInfo, TargetReport};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 fn cluster(nodes: u16) -> Cluster {
     let mut config = config(nodes, 3);
-    config.timing.target_patience = Some(PATIENCE);
+    config.timing.target_timeout = Some(TIMEOUT);
     let mut cluster = Cluster::new(config, 1);
     cluster.run_until_ready(500);
     create_names(&mut cluster);
@@ -98,12 +98,12 @@ fn a_removed_node_is_forgotten_when_it_holds_no_chunks_or_is_gone() {
 fn target_absent_for_long_is_lost_unless_its_group_needs_it() {
     let mut cluster = cluster(5);
     cluster.kill(NodeId(4));
-    cluster.run(PATIENCE.as_millis() as u64 / 2);
+    cluster.run(TIMEOUT.as_millis() as u64 / 2);
     assert_eq!(groups(&cluster), [vec![1, 2, 3, 4, 5]]);
-    cluster.run(2 * PATIENCE.as_millis() as u64);
+    cluster.run(2 * TIMEOUT.as_millis() as u64);
     assert_eq!(groups(&cluster), [vec![1, 2, 3, 5]]);
     [1, 2].into_iter().for_each(|node| cluster.kill(NodeId(node)));
-    cluster.run(3 * PATIENCE.as_millis() as u64);
+    cluster.run(3 * TIMEOUT.as_millis() as u64);
     assert_eq!(groups(&cluster), [vec![1, 2, 3, 5]], "too few targets would remain");
     cluster.start(NodeId(4));
     cluster.run(1000);
@@ -119,7 +119,7 @@ fn reshapings_are_completed_one_at_a_time() {
     assert_eq!(groups(&cluster), [vec![1, 3, 4, 5, 6], vec![2]]);
     // A target that is lost in the meantime is not waited for any more.
     cluster.kill(NodeId(6));
-    cluster.run(3 * PATIENCE.as_millis() as u64);
+    cluster.run(3 * TIMEOUT.as_millis() as u64);
     assert_eq!(groups(&cluster), [vec![1, 3, 4, 5], vec![2]]);
     assert!(told(&cluster).before.is_some_and(|before| before.groups[0].contains(&Some(2))));
     report(&mut cluster, &[1, 2, 3, 4, 5], 9);

@@ -279,8 +279,8 @@ fn of_nodes(before: &Status, now: &Status, events: &mut Vec<Event>) {
             let level = if node.disk == DiskState::Enough { Level::Info } else { Level::Warn };
             events.push(event(level, "node-disk").with("disk", word(node.disk).as_str()));
         }
-        if node.wish != earlier.wish {
-            events.push(event(Level::Info, "node-wish").with("wish", word(node.wish).as_str()));
+        if node.desired != earlier.desired {
+            events.push(event(Level::Info, "node-desired").with("desired", word(node.desired).as_str()));
         }
     }
     for node in &before.nodes {

@@ -1,7 +1,7 @@
 //! Redis clients that write and read while the test changes the cluster.
 
 use crate::hosts::Network;
-use crate::{CLIENT, PATIENCE};
+use crate::{CLIENT, TIMEOUT};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -69,7 +69,7 @@ impl Load {
 
     pub(crate) fn wait_for_progress(&self) {
         let aim = self.done.load(Ordering::Relaxed) + PROGRESS;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.done.load(Ordering::Relaxed) < aim {
             assert!(
                 Instant::now() < deadline && !self.is_stopped.load(Ordering::Relaxed),
@@ -86,7 +86,7 @@ struct Redis(BufReader<TcpStream>);
 impl Redis {
     fn connect(network: &Network) -> Self {
         let stream = network.inside(CLIENT.name, || TcpStream::connect("127.0.0.1:6379").unwrap());
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use units::{Running, Unit, give, start};
 
 /// Timeout for everything that the test waits for.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 const ENDPOINTS: &str = "10.20.0.2:7400,10.20.0.3:7400,10.20.0.4:7400";
 const ROLES: [&str; 4] = ["metadata", "node", "switch", "gateway"];
 const fn host(name: &'static str, address: &'static str, mac: &'static str, port: u16) -> Host {
@@ -188,7 +188,7 @@ impl Deployment {
 
     #[track_caller]
     fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let status = self.status();
             match status {
@@ -220,7 +220,7 @@ impl Deployment {
     /// nodes. Primaries may still move after that.
     #[track_caller]
     fn assert_well(&self, nodes: usize, leader: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while let Err(told) = self.is_well(nodes, leader) {
             if Instant::now() > deadline {
                 let logs: String = self.running.iter().map(Running::log).collect();

@@ -2,7 +2,7 @@
 //! line, as an ordinary user, with only the listed capabilities. A role counts as started when it
 //! notifies that it is ready.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::hosts::{Network, SWITCH};
 use std::fs;
 use std::os::unix::fs::chown;
@@ -67,7 +67,7 @@ pub(crate) fn start(network: &Network, role: &str, name: &str, host: &str, direc
     _ = fs::remove_file(&socket);
     let ready = UnixDatagram::bind(&socket).unwrap();
     chown(&socket, Some(USER), Some(USER)).unwrap();
-    ready.set_read_timeout(Some(PATIENCE)).unwrap();
+    ready.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut command = reduced(network, &unit, name, host, directory, "");
     command.env("NOTIFY_SOCKET", &socket);
     let output = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
@@ -105,7 +105,7 @@ fn reduced(
 pub(crate) fn fails_without(network: &Network, without: &str, directory: &Path) -> (Option<i32>, String) {
     let mut command = reduced(network, &Unit::of("switch"), "switch", SWITCH, directory, without);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }

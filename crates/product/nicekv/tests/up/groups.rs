@@ -7,7 +7,7 @@ use nicekv_proto::{HeaderLayout, Opcode};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[test]
 fn datagrams_for_unknown_groups_are_counted_misses() {
@@ -28,7 +28,7 @@ fn datagrams_for_unknown_groups_are_counted_misses() {
     let counted = |event: &str| sum(&scrape(&line), "nicekv_switch_packets_total", event) as u64;
     let begun = Instant::now();
     while counted("event=\"opcode_refused\"") == 0 {
-        assert!(begun.elapsed() < PATIENCE, "the switch does not receive datagrams for groups");
+        assert!(begun.elapsed() < TIMEOUT, "the switch does not receive datagrams for groups");
     }
     assert_eq!(counted("event=\"vring_miss\""), 1);
     assert_eq!(up.interrupt(), Some(0));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Ends the reader threads even if an assertion fails.
 struct EndOnDrop<'a>(&'a AtomicBool);
@@ -44,7 +44,7 @@ fn spread(arguments: &[&str], is_spread: fn(&Value) -> bool, is_shown: fn(&Path)
         let status: Value = serde_json::from_str(&run(&["status", "--json"]).1).unwrap();
         status["hot"]["switches"][0].clone()
     };
-    let (until, ended) = (Instant::now() + PATIENCE, AtomicBool::new(false));
+    let (until, ended) = (Instant::now() + TIMEOUT, AtomicBool::new(false));
     let connect = || {
         let mut redis = up.redis();
         assert_eq!(redis.call(&["SELECT", "1"]), "+OK");
@@ -78,7 +78,7 @@ fn spread(arguments: &[&str], is_spread: fn(&Value) -> bool, is_shown: fn(&Path)
         is_shown(scratch.path());
     });
     while hot()["entries"].as_u64() != Some(0) {
-        assert!(Instant::now() < until + PATIENCE, "the key did not become hot: {}", hot());
+        assert!(Instant::now() < until + TIMEOUT, "the key did not become hot: {}", hot());
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(up.interrupt(), Some(0));

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[test]
 fn peers_of_another_version_are_named_and_counted() {
@@ -24,7 +24,7 @@ fn peers_of_another_version_are_named_and_counted() {
     socket.send_to(&heartbeat, metadata).unwrap();
     socket.send_to(&heartbeat, node).unwrap();
     let mut switch = TcpStream::connect(metadata).unwrap();
-    switch.set_read_timeout(Some(PATIENCE)).unwrap();
+    switch.set_read_timeout(Some(TIMEOUT)).unwrap();
     let greeting = [&[0, 0, 0, 8][..], b"nicekv", &[200, 1]].concat();
     switch.write_all(&greeting).unwrap();
     let mut told = Vec::new();
@@ -35,7 +35,7 @@ fn peers_of_another_version_are_named_and_counted() {
         "it sends its own version and closes"
     );
 
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // `status` shows one line, however many senders there are; `--json` lists all.
     let line = "WRONG: 127.0.0.1 sends version ";
     loop {

@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Turns a hang into a failure.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 struct Service {
@@ -32,7 +32,7 @@ impl Service {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
         socket.connect(&self.listener.local_addr().unwrap().into()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket.into()
     }
 

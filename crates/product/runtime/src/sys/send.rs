@@ -7,7 +7,7 @@ use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Most bytes of a GSO batch.
-const TRAIN_BYTES_MAX: usize = 65_000;
+const GSO_BYTES_MAX: usize = 65_000;
 
 /// Sends datagrams as GSO batches.
 pub(crate) struct SendBatch {
@@ -17,12 +17,12 @@ pub(crate) struct SendBatch {
     order: Vec<(u8, u8)>,
     /// Whether the kernel supports GSO here (before Linux 6.11 only if the device computes
     /// checksums).
-    has_trains: bool,
+    has_gso: bool,
 }
 
 impl SendBatch {
     pub(crate) fn new() -> Self {
-        Self { kinds: Vec::with_capacity(BATCH_MAX), order: Vec::with_capacity(BATCH_MAX), has_trains: true }
+        Self { kinds: Vec::with_capacity(BATCH_MAX), order: Vec::with_capacity(BATCH_MAX), has_gso: true }
     }
 
     /// Sends `count` datagrams, at most [`BATCH_MAX`], without blocking; datagrams with the same
@@ -35,15 +35,15 @@ impl SendBatch {
     ) -> io::Result<usize> {
         assert!(count <= BATCH_MAX);
         self.arrange(count, &datagram);
-        let (mut done, mut lost, mut has_trains) = (0, 0, self.has_trains);
+        let (mut done, mut lost, mut has_gso) = (0, 0, self.has_gso);
         while done < count {
-            let run = if has_trains { TRAIN_BYTES_MAX } else { 0 };
+            let run = if has_gso { GSO_BYTES_MAX } else { 0 };
             match send_messages(socket, &self.order[done..], run, &datagram) {
                 Ok(sent) => done += sent,
                 // One by one, for the rest of the batch, or for ever.
                 Err((error, length)) if length > 1 => {
-                    has_trains = false;
-                    self.has_trains = error.raw_os_error() != Some(libc::EIO);
+                    has_gso = false;
+                    self.has_gso = error.raw_os_error() != Some(libc::EIO);
                 }
                 Err((error, _)) => {
                     // The error belongs to the first datagram; the others are still to be tried.

@@ -10,7 +10,7 @@ use support::Cluster;
 
 const KEYS: u32 = 300;
 /// A hang becomes a failure.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn key(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()
@@ -29,7 +29,7 @@ fn put_all(cluster: &Cluster, round: u8, every: usize) {
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -62,7 +62,7 @@ fn expired_data_is_reclaimed_without_other_writes() {
     const BYTES: usize = 400;
     const WRITERS: u32 = 16;
     /// After the last has expired: 2 s for deletes at 2,000 a second, 1 s for the trim, all the rest for a busy machine.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
     let options = StorageOptions {
         trim_interval: Duration::from_secs(1),
         trim_bytes_min: 16 << 10,
@@ -94,7 +94,7 @@ fn expired_data_is_reclaimed_without_other_writes() {
         }
     };
     wait_until("values are in the engine", at_ms, &|[engine, _]| engine > stored / 4);
-    let until_ms = at_ms + PATIENCE.as_millis() as u64;
+    let until_ms = at_ms + TIMEOUT.as_millis() as u64;
     wait_until("the space is back", until_ms, &|[engine, log]| engine < stored / 20 && log < stored / 4);
     cluster.stop();
 }

@@ -19,7 +19,7 @@ use std::{
 };
 
 /// A timeout that turns a hang into a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Setup {
     disk: Forgetful,
@@ -36,7 +36,7 @@ fn gated(disk: &Forgetful, begun: Sender<()>, may_end: Receiver<()>) -> Watched 
     Watched::new(Arc::new(disk.clone()), move |moment, call, _| {
         if (moment, call) == (Moment::Begins, FileCall::Sync) {
             begun.send(()).map_err(io::Error::other)?;
-            may_end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)?;
+            may_end.lock().unwrap().recv_timeout(TIMEOUT).map_err(io::Error::other)?;
         }
         Ok(())
     })
@@ -53,7 +53,7 @@ fn setup() -> Setup {
     (0..CREATION_SYNCS).for_each(|_| end.send(()).unwrap());
     let (log, _) =
         Log::open(Arc::new(files), Path::new(DIRECTORY), identity(), options(), |_, _| {}).unwrap();
-    (0..CREATION_SYNCS).for_each(|_| begun.recv_timeout(PATIENCE).unwrap());
+    (0..CREATION_SYNCS).for_each(|_| begun.recv_timeout(TIMEOUT).unwrap());
     let notify = Box::new(move |result| notify.send(result).expect("the test listens"));
     let commit = GroupCommit::start(log.sync_handle(), notify).unwrap();
     Setup { disk, log, commit, begun, end, notified }
@@ -68,7 +68,7 @@ impl Setup {
     }
 
     fn notification(&self) -> Result<LogPosition> {
-        self.notified.recv_timeout(PATIENCE).expect("a notification")
+        self.notified.recv_timeout(TIMEOUT).expect("a notification")
     }
 }
 
@@ -76,7 +76,7 @@ impl Setup {
 fn requests_during_a_sync_share_the_next_one() {
     let mut setup = setup();
     let first = setup.put();
-    setup.begun.recv_timeout(PATIENCE).unwrap();
+    setup.begun.recv_timeout(TIMEOUT).unwrap();
     let mut last = first;
     for _ in 0..5 {
         last = setup.put();
@@ -85,7 +85,7 @@ fn requests_during_a_sync_share_the_next_one() {
     assert_eq!(setup.log.synced(), LogPosition(0));
     setup.end.send(()).unwrap();
     assert_eq!(setup.notification().unwrap(), first, "records written after the sync began are not covered");
-    setup.begun.recv_timeout(PATIENCE).unwrap();
+    setup.begun.recv_timeout(TIMEOUT).unwrap();
     setup.end.send(()).unwrap();
     assert_eq!(setup.notification().unwrap(), last);
     let Setup { disk, begun, commit, notified, .. } = setup;
@@ -112,7 +112,7 @@ fn a_failed_sync_fails_every_request_from_then_on() {
 fn closing_waits_for_the_running_sync() {
     let mut setup = setup();
     setup.put();
-    setup.begun.recv_timeout(PATIENCE).unwrap();
+    setup.begun.recv_timeout(TIMEOUT).unwrap();
     setup.end.send(()).unwrap();
     drop(setup.commit);
     assert_eq!(

@@ -6,7 +6,7 @@ use nicekv_proto::Opcode;
 use nicekv_switch::{Backend as _, Counter, Verdict};
 use nicekv_switch_fixtures::{PORTS, cases, frames, host, tables, vrings};
 
-use super::namespaces::{Namespace, Network, RECEIVE_TIMEOUT, as_root, cut_trains};
+use super::namespaces::{Namespace, Network, RECEIVE_TIMEOUT, as_root, enable_gso};
 use super::{Lab, OBJECT, assert_none, check_by_test_run};
 use crate::{Hook, KernelSwitch, Port, XdpError};
 
@@ -44,7 +44,7 @@ struct EdgeHost {
 impl EdgeHost {
     fn new(network: &Network, port: u16, ip: [u8; 4], mac: [u8; 6]) -> Self {
         let host = network.give_host(port, ip, mac);
-        let (inner, outer) = host.add_edge_cable(port, mac);
+        let (inner, outer) = host.add_edge_link(port, mac);
         let sending = |index| Port { index, ifindex: outer, hook: Hook::None, is_trunk: false };
         let ports: Vec<Port> = PORTS
             .map(|index| {
@@ -105,7 +105,7 @@ fn hosts_with_edges_talk_over_a_plain_network() {
         // batch are separated before they are checked.
         client.send(&decision, "10.11.0.1");
         assert_eq!(client.edge.counters().unwrap().get(Counter::OpcodeRefused), 1);
-        cut_trains(&client.socket, get.len());
+        enable_gso(&client.socket, get.len());
         client.send(&[&get[..], &get, &get].concat(), "10.10.0.1");
         (0..3).for_each(|_| nodes[0].expect(&get, CLIENT_IP));
 

@@ -10,7 +10,7 @@ use nicekv_switch_fixtures::{frames, group_ring, host, tables};
 use proptest::prelude::*;
 
 use super::hosts::{CLIENT_IP, CLIENT_MAC, PORT, udp_socket};
-use super::namespaces::{RECEIVE_TIMEOUT, as_root, cut_trains};
+use super::namespaces::{RECEIVE_TIMEOUT, as_root, enable_gso};
 use super::{Lab, OBJECT, TC_DROP, TC_REDIRECT, at_both};
 use crate::Hook;
 
@@ -100,7 +100,7 @@ fn gso_batch_for_some_members_is_routed_whole() {
             let to = group_ring().address(1, mask).ip().octets();
             let frame = frames::Udp { payload, ..frames::Udp::request(to) }.build();
             let before = lab.xdp.counters().unwrap();
-            let verdict = lab.test_run_train(0, &frame, chunk(0, 100).len() as u32).0;
+            let verdict = lab.test_run_gso(0, &frame, chunk(0, 100).len() as u32).0;
             let counted = lab.xdp.counters().unwrap().since(&before);
             let copies = counted.get(Counter::MulticastCopies);
             assert_eq!((verdict, counted.get(Counter::VringRefused), copies), expected, "{name}");
@@ -114,7 +114,7 @@ fn gso_batch_of_chunks_arrives_at_the_addressed_targets() {
         const CHUNKS: u8 = 40;
         let mut lab = Lab::with_cutter(hook);
         lab.xdp.install(&tables()).unwrap();
-        lab.network.leave_trains_whole(0);
+        lab.network.disable_segmentation(0);
         let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
         let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
         let target = || {
@@ -126,7 +126,7 @@ fn gso_batch_of_chunks_arrives_at_the_addressed_targets() {
         let client = client.run(udp_socket);
         let sent: Vec<Vec<u8>> = (0..CHUNKS).map(|number| chunk(number, 1_000)).collect();
         let end = chunk(CHUNKS, 3);
-        cut_trains(&client, sent[0].len());
+        enable_gso(&client, sent[0].len());
         // A batch to hosts 1 and 2, in places 2 and 3, then one datagram to all.
         let to = |mask| (group_ring().address(1, mask).ip().to_owned(), PORT);
         client.send_to(&sent.concat(), to(0b1100)).unwrap();

@@ -8,13 +8,13 @@ mod faults;
 mod generations;
 mod gets;
 mod groups;
+mod gso;
 mod hosts;
 mod hot;
 mod hot_costs;
 mod loading;
 mod namespaces;
 mod random;
-mod trains;
 
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, Xdp};
 use nicekv_switch::{Backend as _, Counter, Counters, Output, TableSet, Verdict};
@@ -90,12 +90,12 @@ impl Lab {
 
     /// Runs the program on a frame. At XDP no frame is sent.
     fn test_run(&self, ingress: u16, frame: &[u8]) -> (u32, Vec<u8>) {
-        self.test_run_train(ingress, frame, 0)
+        self.test_run_gso(ingress, frame, 0)
     }
 
     /// Runs the program on a GSO batch. `gso_size`: the bytes of each of its datagrams. Only tc
     /// receives batches.
-    fn test_run_train(&self, ingress: u16, frame: &[u8], gso_size: u32) -> (u32, Vec<u8>) {
+    fn test_run_gso(&self, ingress: u16, frame: &[u8], gso_size: u32) -> (u32, Vec<u8>) {
         let ifindex = self.network.ports[usize::from(ingress)].ifindex.to_ne_bytes();
         let mut out = vec![0; frame.len() + 64];
         let context = match self.hook {

@@ -125,7 +125,7 @@ impl Network {
 
     /// Keeps GSO batches whole up to the switch. At tc the far end of the port stops segmenting
     /// them; at XDP, where batches must be segmented, the port merges the segments again.
-    pub(super) fn leave_trains_whole(&self, port: u16) {
+    pub(super) fn disable_segmentation(&self, port: u16) {
         let (inner, outer) = (format!("p{port}"), format!("h{port}"));
         if self.ports[usize::from(port)].hook == Hook::Xdp {
             run(&["ethtool", "-K", &inner, "gro", "on", "rx-udp-gro-forwarding", "on"]);
@@ -186,7 +186,7 @@ impl Namespace {
     /// Replaces the host's route to the vrings by the veth pair of an edge switch, as lib.rs
     /// describes. Returns the interface indexes of the pair's far end and of the host's own
     /// interface.
-    pub(super) fn add_edge_cable(&self, port: u16, mac: [u8; 6]) -> (u32, u32) {
+    pub(super) fn add_edge_link(&self, port: u16, mac: [u8; 6]) -> (u32, u32) {
         let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
         let router = ROUTER_MAC.map(|byte| format!("{byte:02x}")).join(":");
         for command in [
@@ -323,7 +323,7 @@ pub(super) fn become_nobody() {
 }
 
 /// Sets `UDP_SEGMENT`: the kernel divides each message of the socket into datagrams of this length.
-pub(super) fn cut_trains(socket: &std::net::UdpSocket, datagram_bytes: usize) {
+pub(super) fn enable_gso(socket: &std::net::UdpSocket, datagram_bytes: usize) {
     let bytes = datagram_bytes as i32;
     // SAFETY: the option takes an integer, which outlives the call.
     let result = unsafe {

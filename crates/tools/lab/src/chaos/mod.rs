@@ -41,7 +41,7 @@ use crate::faults;
 use crate::layout::Layout;
 use crate::plan::Roles;
 use crate::scope::Scope;
-use crate::state::CableFaults;
+use crate::state::LinkFaults;
 use crate::test_lab::{NODES, TestLab, TestLabOptions};
 use crate::topology::Host;
 use crate::wait::{interruption, sleep_until};
@@ -254,7 +254,7 @@ impl Chaos<'_> {
 
     fn carry_out(&self, event: FaultEvent) -> Result<()> {
         let scope = &self.lab.scope;
-        let all = |change: &dyn Fn(&mut CableFaults)| faults::change(scope, None, change);
+        let all = |change: &dyn Fn(&mut LinkFaults)| faults::change(scope, None, change);
         let cut = |host: Host, inward, outward| {
             faults::change(scope, Some(&host.to_string()), |faults| {
                 (faults.cut_in, faults.cut_out) = (inward, outward);

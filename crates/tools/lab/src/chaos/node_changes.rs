@@ -106,7 +106,7 @@ pub(crate) fn wait_until_moved(lab: &TestLab, interrupted: &AtomicBool) -> Resul
 }
 
 fn is_settled(node: &Value) -> bool {
-    node["missing"] == 0 && (node["wish"] == "holds" || node["members"] == 0)
+    node["missing"] == 0 && (node["desired"] == "holds" || node["members"] == 0)
 }
 
 fn node(lab: &TestLab, words: &[&str]) -> Result<(bool, String)> {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::{LabError, Result};
 use crate::scope::Scope;
-use crate::state::{CableFaults, Faults, LabState};
+use crate::state::{Faults, LabState, LinkFaults};
 use crate::topology::{Host, format_mac, mac};
 
 /// Probability 1, in the unit of the rules.
@@ -16,7 +16,7 @@ const PPM: u32 = 1_000_000;
 const TOOL: &str = "nft";
 
 pub(super) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
-    let hosts: Vec<Host> = state.hosts.iter().map(|host| host.name).filter(|host| host.has_cable()).collect();
+    let hosts: Vec<Host> = state.hosts.iter().map(|host| host.name).filter(|host| host.has_link()).collect();
     let failed = |reason: String| LabError::Tool { command: format!("{TOOL} -f -"), reason };
     let ran = scope.namespace(Host::Fabric).inside(|| run(&rules(&hosts, &state.faults)))?;
     let output = ran.map_err(|error| match error.kind() {
@@ -53,12 +53,12 @@ fn rules(hosts: &[Host], faults: &Faults) -> String {
     rules + "}\n"
 }
 
-fn lost(is_cut: bool, faults: &CableFaults) -> Vec<String> {
+fn lost(is_cut: bool, faults: &LinkFaults) -> Vec<String> {
     let share = if is_cut { 100.0 } else { faults.loss_percent };
     chance(share).map(|chance| format!("{chance}drop;")).into_iter().collect()
 }
 
-fn doubled_for(sender: Host, receiver: Host, faults: &CableFaults) -> Option<String> {
+fn doubled_for(sender: Host, receiver: Host, faults: &LinkFaults) -> Option<String> {
     let (chance, sender) = (chance(faults.duplicate_percent)?, format_mac(mac(sender.address())));
     Some(format!("ether saddr {sender} {chance}dup to \"{receiver}\";"))
 }
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn rules_are_per_port() {
         let faults = Faults::from([
-            (Host::Node(0), CableFaults { cut_in: true, loss_percent: 2.5, ..CableFaults::default() }),
-            (Host::Client(0), CableFaults { duplicate_percent: 30.0, ..CableFaults::default() }),
+            (Host::Node(0), LinkFaults { cut_in: true, loss_percent: 2.5, ..LinkFaults::default() }),
+            (Host::Client(0), LinkFaults { duplicate_percent: 30.0, ..LinkFaults::default() }),
         ]);
         let rules = rules(&[Host::Node(0), Host::Client(0)], &faults);
         let expected = [

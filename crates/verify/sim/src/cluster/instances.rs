@@ -1,9 +1,9 @@
 //! Several instances of the metadata service, and their shared store (R12, R13).
 //!
 //! ```text
-//!   instance: Election ── SeatAsked, late or never ──▶ store: leader lease, state
+//!   instance: Election ── LeaseAsked, late or never ──▶ store: leader lease, state
 //!      │  ▲                                               │
-//!      │  └──────────── SeatAnswered, late or never ──────┘
+//!      │  └──────────── LeaseAnswered, late or never ──────┘
 //!      └─ elected ─▶ a `Controller` (its core) ─ persists through the election ─ deposed ─▶ gone
 //! ```
 //!
@@ -22,7 +22,7 @@ use nicekv_metadata::{
 };
 
 /// Timeout of a request to the store.
-const PATIENCE_NS: u64 = 50 * MILLISECOND_NS;
+const TIMEOUT_NS: u64 = 50 * MILLISECOND_NS;
 /// Maximum latency of a request, and of an answer, without faults.
 const WAY_NS: u64 = MILLISECOND_NS;
 
@@ -159,7 +159,7 @@ impl Cluster {
                 .after(delay_ns, Event::LeaseAsked { instance, life, number, request: Box::new(request) });
         }
         self.queue.after(
-            PATIENCE_NS,
+            TIMEOUT_NS,
             Event::LeaseAnswered { instance, life, number, answer: Box::new(LeaseAnswer::Silence) },
         );
     }

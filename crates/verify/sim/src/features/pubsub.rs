@@ -24,7 +24,7 @@ const ACTIONS: usize = 60;
 /// have arrived.
 const FORGOTTEN_NS: u64 = 4_000 * MILLISECOND_NS;
 /// Clients with at least this timeout are certainly answered after all faults are healed.
-const PATIENCE_NS: u64 = 200 * MILLISECOND_NS;
+const TIMEOUT_NS: u64 = 200 * MILLISECOND_NS;
 /// The faults of the final phase: the network only duplicates and delays.
 const REPEATING: Faults =
     Faults { duplication: 300_000, delay: 200_000, delay_max_ns: 20 * MILLISECOND_NS, ..Faults::NONE };
@@ -71,7 +71,7 @@ pub(crate) fn judge(cluster: &mut Cluster, progress_ns: u64) -> Vec<String> {
     let mut violations = judge_all(&all, since, is_in_order);
     // A new primary does not know the subscribers at first, and a client with a short timeout may
     // get no answer.
-    let is_patient = cluster.scenario().workload.timeout_ns >= PATIENCE_NS;
+    let is_patient = cluster.scenario().workload.timeout_ns >= TIMEOUT_NS;
     if cluster.epochs() == before && is_patient {
         violations.extend(judge_quiet(&all, since));
     }

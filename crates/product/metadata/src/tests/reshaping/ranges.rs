@@ -68,6 +68,6 @@ fn partitions_are_split_at_any_value_and_have_records_instead_of_vnodes() {
         let refused = cluster.core().change_partitions(&wanted).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }
-    let wish = begin(&mut cluster, &at(4, cut));
-    assert_eq!(super::state(&cluster).reshapings[0].at, Some(cut), "{wish:?}");
+    let reshaping = begin(&mut cluster, &at(4, cut));
+    assert_eq!(super::state(&cluster).reshapings[0].at, Some(cut), "{reshaping:?}");
 }

@@ -120,8 +120,8 @@ impl Neighbours {
     /// If the successor has not reported within the timeout: how many timeouts have passed in a
     /// row. Everything that it has not logged is then sent again.
     pub(crate) fn take_silent(&mut self, now: Now, timeout_ns: u64) -> Option<u32> {
-        let patience_ns = timeout_ns << self.tries.min(DOUBLINGS_MAX);
-        if now.boot_ns < self.heard_ns + patience_ns {
+        let timeout_ns = timeout_ns << self.tries.min(DOUBLINGS_MAX);
+        if now.boot_ns < self.heard_ns + timeout_ns {
             return None;
         }
         (self.heard_ns, self.tries) = (now.boot_ns, self.tries + 1);

@@ -285,10 +285,10 @@ impl Lead {
 
     /// If a member has made no progress within the timeout: how many timeouts have passed in a row.
     /// The caller then sends it what it lacks.
-    pub(crate) fn take_silent(&mut self, now: Now, position: usize, patience_ns: u64) -> Option<u32> {
+    pub(crate) fn take_silent(&mut self, now: Now, position: usize, timeout_ns: u64) -> Option<u32> {
         let peer = &mut self.peers[position];
         let since_ns = peer.heard_ns.max(self.decided_ns);
-        if now.boot_ns < since_ns + (patience_ns << peer.tries.min(DOUBLINGS_MAX)) {
+        if now.boot_ns < since_ns + (timeout_ns << peer.tries.min(DOUBLINGS_MAX)) {
             return None;
         }
         peer.tries += 1;

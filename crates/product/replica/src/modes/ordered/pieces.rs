@@ -34,9 +34,9 @@ pub(crate) struct Piece<'a> {
     pub(crate) count: u32,
     /// The last covered key, if it is not the last listed one.
     pub(crate) through: Option<&'a [u8]>,
-    /// Whether the end of the page is not covered.
+    /// Whether the piece ends before the page does.
     pub(crate) is_cut: bool,
-    /// Whether no key is covered.
+    /// Whether the piece covers no key of the page.
     pub(crate) is_empty: bool,
     /// Overdue keys of the page, with the versions that have to be deleted.
     pub(crate) overdue: Vec<(&'a [u8], OpId)>,

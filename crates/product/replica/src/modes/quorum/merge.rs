@@ -52,11 +52,11 @@ impl QuorumPartition {
                 PartStage::Taking { .. } => {}
             }
         }
-        let patience_ns = node.config.timing.copy_retry.as_nanos() as u64;
+        let timeout_ns = node.config.timing.copy_retry.as_nanos() as u64;
         match &mut merge.source {
             Some(Source { stage: PartStage::Taking { .. }, .. }) => return,
             Some(Source { stage: PartStage::Asked { at_ns, .. }, .. })
-                if now.boot_ns < *at_ns + patience_ns =>
+                if now.boot_ns < *at_ns + timeout_ns =>
             {
                 return;
             }

@@ -108,8 +108,8 @@ impl OrderedPartition<TwoPhase> {
                 continue;
             }
             let timing = &host.config.timing;
-            let patience = if is_urgent { timing.resend } else { timing.progress_delay * 2 };
-            let silent = lead.take_silent(now, position, patience.as_nanos() as u64);
+            let timeout = if is_urgent { timing.resend } else { timing.progress_delay * 2 };
+            let silent = lead.take_silent(now, position, timeout.as_nanos() as u64);
             let Some(tries) = silent else { continue };
             self.catch_up(host, now, position, logged);
             if tries >= host.config.timing.accuse_after_resends {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 9, 9), 900);
 /// Time after which an operation counts as not answered.
-const PATIENCE: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(400);
 /// The engine is never synced, the log never trimmed.
 const LOG_ONLY: StorageOptions = StorageOptions {
     segment_bytes_max: 1 << 20,
@@ -216,7 +216,7 @@ impl Cluster {
         for node in to {
             self.nodes[*node].core.handle_datagram(now(), CLIENT, bytes);
         }
-        let until_ns = now().after(PATIENCE);
+        let until_ns = now().after(TIMEOUT);
         while now().boot_ns < until_ns {
             let mut answer = None;
             let mut queue = VecDeque::new();

@@ -5,7 +5,7 @@ use nicekv_switch::{Backend as _, Counter, Table};
 use nicekv_switch_fixtures::{frames, host, tables};
 
 use super::hosts::{CLIENT_IP, CLIENT_MAC, PORT, udp_socket};
-use super::namespaces::{as_root, cut_trains};
+use super::namespaces::{as_root, enable_gso};
 use super::{Lab, OBJECT, TC_DROP, TC_REDIRECT, at_both};
 use crate::Hook;
 
@@ -22,7 +22,7 @@ fn gso_batch_for_a_vring_or_server_is_dropped_without_a_segmenter() {
         let to_server =
             frames::Udp { destination_port: frames::STORE_PORT, ..frames::Udp::request([10, 0, 0, 1]) };
         let to_client = frames::Udp { destination: [10, 0, 8, 1], ..to_server.clone() };
-        for (frame, alone, train, counter) in [
+        for (frame, alone, batch, counter) in [
             (frames::Udp::request([10, 10, 0, 1]), TC_REDIRECT, TC_DROP, Counter::VringRefused),
             (frames::Udp::request([10, 11, 0, 1]), TC_REDIRECT, TC_DROP, Counter::VringRefused),
             (to_server, TC_DROP, TC_DROP, Counter::OpcodeRefused),
@@ -32,7 +32,7 @@ fn gso_batch_for_a_vring_or_server_is_dropped_without_a_segmenter() {
             let (before, payload_bytes) = (lab.xdp.counters().unwrap(), frame.len() as u32 - 42);
             assert_eq!(lab.test_run(0, &frame).0, alone);
             let single = lab.xdp.counters().unwrap();
-            assert_eq!(lab.test_run_train(0, &frame, payload_bytes / 2).0, train);
+            assert_eq!(lab.test_run_gso(0, &frame, payload_bytes / 2).0, batch);
             let counted = lab.xdp.counters().unwrap().since(&single);
             assert_eq!(counted.get(counter), 1, "{}", counter.name());
             assert_eq!(single.since(&before).get(counter), u64::from(counter == Counter::Flooded));
@@ -66,7 +66,7 @@ fn only_batches_of_equal_chunks_are_routed_whole() {
             let payload = [vec![chunk(0, u16::MAX, 100)], rest].concat().concat();
             let frame = frames::Udp { payload, ..frames::Udp::request([10, 11, 0, 1]) }.build();
             let before = lab.xdp.counters().unwrap();
-            let verdict = lab.test_run_train(0, &frame, length as u32).0;
+            let verdict = lab.test_run_gso(0, &frame, length as u32).0;
             let counted = lab.xdp.counters().unwrap().since(&before);
             let expected = if routed { (TC_REDIRECT, 0, 3) } else { (TC_DROP, 1, 0) };
             let copies = counted.get(Counter::MulticastCopies);
@@ -81,7 +81,7 @@ fn gso_batch_of_chunks_arrives_once_at_each_receiver() {
         const CHUNKS: u8 = 40;
         let mut lab = Lab::with_cutter(hook);
         lab.xdp.install(&tables()).unwrap();
-        lab.network.leave_trains_whole(0);
+        lab.network.disable_segmentation(0);
         let client = lab.network.give_host(0, CLIENT_IP, CLIENT_MAC);
         let replicas = [1, 2, 3].map(|id| lab.network.give_host(id, host(id).ip, host(id).mac));
         let sockets = replicas.each_ref().map(|replica| replica.run(udp_socket));
@@ -89,7 +89,7 @@ fn gso_batch_of_chunks_arrives_once_at_each_receiver() {
         // The chunks go to the first and the third host, then one datagram to all.
         let sent: Vec<Vec<u8>> = (0..CHUNKS).map(|number| chunk(number, 1 << 1 | 1 << 3, 1_000)).collect();
         let end = frames::message(Opcode::Update, b"the end");
-        cut_trains(&client, sent[0].len());
+        enable_gso(&client, sent[0].len());
         client.send_to(&sent.concat(), ("10.11.0.1", PORT)).unwrap();
         client.send_to(&end, ("10.11.0.1", PORT)).unwrap();
         let mut bytes = [0; 2_000];
@@ -120,7 +120,7 @@ fn segmented_datagrams_are_routed_by_their_own_headers() {
         send_mixed(Lab::new(OBJECT, hook));
         if hook == Hook::Tc {
             let lab = Lab::with_cutter(hook);
-            lab.network.leave_trains_whole(0);
+            lab.network.disable_segmentation(0);
             send_mixed(lab);
         }
     });
@@ -139,9 +139,9 @@ fn send_mixed(mut lab: Lab) {
         message[DIGEST_AT..DIGEST_AT + 2].copy_from_slice(&VNODES[number % 2]);
         message
     };
-    cut_trains(&client, datagram(0).len());
-    let train: Vec<u8> = (0..DATAGRAMS).flat_map(datagram).collect();
-    client.send_to(&train, ("10.10.0.0", PORT)).unwrap();
+    enable_gso(&client, datagram(0).len());
+    let batch: Vec<u8> = (0..DATAGRAMS).flat_map(datagram).collect();
+    client.send_to(&batch, ("10.10.0.0", PORT)).unwrap();
     let mut bytes = [0; 128];
     for (host, socket) in sockets.iter().enumerate() {
         for number in (host..DATAGRAMS).step_by(2) {
