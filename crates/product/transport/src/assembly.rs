@@ -1,8 +1,9 @@
-//! Reassembly of messages that come in a few parts.
+//! Reassembly of messages that arrive in a few parts.
 //!
-//! Lost parts are not requested: when the sender repeats the message it sends equal parts, which complete those that are
-//! here. Memory is bounded, for all senders together and for one sender at a quarter of that, so that none can crowd out the
-//! others. When it is exhausted, the message that was idle longest goes.
+//! Lost parts are not requested. A sender that repeats a message sends equal parts, which complete
+//! those received before. Memory is bounded: all senders together share `bytes_max`, and one sender
+//! gets at most a quarter of it, so that it cannot crowd out the others. When the limit is reached,
+//! the message that has been idle longest is dropped.
 
 use crate::checksum;
 use alloc::collections::BTreeMap;
@@ -25,11 +26,12 @@ pub struct Part<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A part that no correct sender sends.
+/// A part is invalid, or contradicts earlier parts or the name of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The name of a message, which its parts carry: a hash, so that equal messages have equal names.
+/// The name that all parts of a message carry: a hash of the message, so that equal messages have
+/// equal names.
 pub fn name_of(message: &[u8]) -> u64 {
     checksum(message) as u64
 }
@@ -37,7 +39,7 @@ pub fn name_of(message: &[u8]) -> u64 {
 #[derive(Clone, Debug)]
 struct Message {
     bytes: Vec<u8>,
-    /// Bit `i`: part `i` has arrived.
+    /// Bit `i` is set once part `i` has arrived.
     have: u64,
     count: u8,
     /// Length of the last part, once it has arrived.
@@ -45,7 +47,7 @@ struct Message {
     active_ns: u64,
 }
 
-/// Incomplete messages of senders `S`.
+/// Incomplete messages, by sender (`S`) and name.
 #[derive(Clone, Debug)]
 pub struct Assembler<S> {
     part_bytes: usize,
@@ -54,15 +56,16 @@ pub struct Assembler<S> {
 }
 
 impl<S: Copy + Ord> Assembler<S> {
-    /// Parts have `part_bytes`; incomplete messages have at most `bytes_max` together.
+    /// `part_bytes` is the length of each part but the last; `bytes_max` bounds the memory of all
+    /// incomplete messages.
     pub fn new(part_bytes: usize, bytes_max: usize) -> Self {
         Self { part_bytes, bytes_max, messages: BTreeMap::new() }
     }
 
-    /// Takes a part. Returns the message if it is complete now.
+    /// Adds a part. Returns the message if it is complete now.
     ///
     /// # Errors
-    /// The part contradicts its message, or the message its name.
+    /// The part contradicts earlier parts of its message, or the message does not match its name.
     pub fn take(&mut self, now_ns: u64, sender: S, part: &Part<'_>) -> Result<Option<Vec<u8>>, Malformed> {
         let Part { name, count, index, bytes } = *part;
         let is_last = index + 1 == count;
@@ -109,7 +112,8 @@ impl<S: Copy + Ord> Assembler<S> {
         self.drop_oldest(|_| true, self.bytes_max.saturating_sub(bytes));
     }
 
-    /// Drops the longest idle messages of some senders until these have at most `bytes_max`.
+    /// Drops messages of the senders selected by `is_of`, longest idle first, until they use at
+    /// most `bytes_max`.
     fn drop_oldest(&mut self, is_of: impl Fn(&S) -> bool, bytes_max: usize) {
         loop {
             let some = || self.messages.iter().filter(|((sender, _), _)| is_of(sender));
@@ -143,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn message_is_complete_whatever_the_order_and_duplicates_of_its_parts() {
+    fn message_completes_despite_reordered_and_duplicate_parts() {
         let (mut assembler, message) = (Assembler::new(PART, 1_000), message(0));
         let parts = parts(&message);
         for index in [3, 1, 1, 0] {
             assert_eq!(assembler.take(1, 'a', &parts[index]), Ok(None));
         }
-        assert_eq!(assembler.take(1, 'b', &parts[2]), Ok(None), "another sender's");
+        assert_eq!(assembler.take(1, 'b', &parts[2]), Ok(None), "parts of another sender do not count");
         assert_eq!(assembler.take(1, 'a', &parts[2]), Ok(Some(message.clone())));
-        assert_eq!(assembler.bytes(), 40, "of the other one");
+        assert_eq!(assembler.bytes(), 40, "the other sender's message is incomplete");
         assert_eq!(assembler.take(2 + ABANDONED_NS, 'a', &parts[2]), Ok(None));
-        assert_eq!(assembler.bytes(), 40, "the other one's is given up");
+        assert_eq!(assembler.bytes(), 40, "the other sender's message has timed out");
     }
 
     #[test]
@@ -177,7 +181,7 @@ mod tests {
             assert_eq!(assembler.take(1, 'a', part), Ok(None));
         }
         let other = Part { bytes: &message[..5], ..parts[3] };
-        assert_eq!(assembler.take(1, 'a', &other), Err(Malformed), "not what its name says");
+        assert_eq!(assembler.take(1, 'a', &other), Err(Malformed), "the message does not match its name");
         assert_eq!(assembler.bytes(), 0);
     }
 

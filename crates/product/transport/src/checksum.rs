@@ -1,6 +1,6 @@
 //! Checksums of large values: the first half of the BLAKE3 digest, as a big-endian number.
 
-/// The checksum of a value that comes in parts, in order.
+/// Checksum of a value that is hashed in parts, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Checksum(blake3::Hasher);
 

@@ -3,11 +3,11 @@
 use alloc::collections::BTreeMap;
 use core::ops::Range;
 
-/// The chunks of a value that have arrived: all below a prefix, and ranges beyond it.
+/// The chunks of a value that have arrived: all chunks below a prefix, and ranges beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkSet {
     prefix: u32,
-    /// Start and end of each range; neither ranges nor the prefix touch each other.
+    /// Start and end of each range. Ranges do not touch each other or the prefix.
     beyond: BTreeMap<u32, u32>,
 }
 
@@ -28,7 +28,7 @@ impl ChunkSet {
         number < self.prefix || range.is_some_and(|(_, end)| number < *end)
     }
 
-    /// Adds a chunk; whether it is new.
+    /// Adds a chunk. Returns whether it is new.
     pub fn insert(&mut self, number: u32) -> bool {
         if self.has(number) {
             return false;
@@ -44,7 +44,7 @@ impl ChunkSet {
         true
     }
 
-    /// The holes below the end, ascending.
+    /// The missing ranges below the end, ascending.
     pub fn holes(&self) -> impl Iterator<Item = Range<u32>> {
         let mut from = self.prefix;
         self.beyond.iter().map(move |(start, end)| core::mem::replace(&mut from, *end)..*start)

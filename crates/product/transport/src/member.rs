@@ -1,4 +1,4 @@
-//! A receiver, as its sender knows it.
+//! The sender's state for one receiver.
 
 use crate::pace::{Pace, SAMPLE_MIN};
 use crate::receiver::WINDOW_MAX;
@@ -6,53 +6,55 @@ use crate::report::Report;
 use crate::traffic::Traffic;
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// Repairs queued for one member. Further holes are reported again.
+/// Most queued repairs of one member. The member reports missing chunks beyond these again.
 const REPAIRS_MAX: usize = 1024;
 
-/// Before a chunk is repaired again one round trip passes, then two, and so on, with this many doublings at most.
+/// A chunk is repaired again one round trip after its first repair. The interval then doubles with
+/// each repair, at most this many times.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// Chunks that may be queued on a slow member's link: a chunk behind them is late, not lost.
+/// Chunks that may be queued on a slow member's link. A chunk behind them is late, but not lost.
 const LINK_QUEUE: u64 = 32;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How a member gets new chunks.
+/// How a member receives new chunks.
 #[derive(Clone, Debug)]
 pub(crate) enum Delivery {
-    /// Together with the others.
+    /// By multicast, with the other members.
     Multicast,
-    /// By unicast: the next new chunk, and since when.
+    /// By unicast since `since_ns`; `next` is the next new chunk.
     Unicast { next: u32, since_ns: u64 },
-    /// No longer.
+    /// Not at all any more.
     Dropped,
 }
 
-/// See the module.
+/// The sender's state for one receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) delivery: Delivery,
-    /// It was served by multicast.
+    /// Whether the transfer began to serve the member by multicast.
     pub(crate) is_tried: bool,
     pub(crate) prefix: u32,
     pub(crate) end: u32,
     pub(crate) limit: u32,
     pub(crate) traffic: Traffic,
-    /// Its last sample, for the multicast pace: per mille lost, sent, lost.
+    /// The member's last sample, for the multicast pace: loss per mille, chunks sent, chunks lost.
     pub(crate) sample: Option<(u64, u64, u64)>,
-    /// The pace of unicast to it, repairs included.
+    /// The pace of unicast chunks and repairs to the member.
     pub(crate) pace: Pace,
-    /// The rate that it can take; 0: unknown.
+    /// The rate that the member can process, in chunks per second; 0: unbounded.
     pub(crate) chunks_per_second: u32,
     /// Chunks to repair.
     repairs: VecDeque<u32>,
-    /// By chunk beyond the prefix: when it was repaired last, and how often.
+    /// For each repaired chunk beyond the prefix: time of its last repair, and number of repairs.
     repaired: BTreeMap<u32, (u64, u32)>,
-    /// Probes that were sent to it, and that have arrived there.
+    /// Number of probes sent to the member, and of those that it has received.
     probes_sent: u32,
     probes_arrived: u32,
-    /// Once this many probes have arrived, every chunk below this number has arrived or is lost.
+    /// (probes, chunk): once the member has received this many probes, every chunk below this
+    /// number has arrived or is lost.
     flushed_by: Option<(u32, u32)>,
-    /// When to probe it, and the number of unanswered probes.
+    /// When to probe the member, and the number of unanswered probes.
     pub(crate) probe_ns: u64,
     pub(crate) probes: u32,
 }
@@ -81,7 +83,8 @@ impl Member {
         }
     }
 
-    /// Takes a report; an older one changes nothing. Every chunk below `passed` was sent to the member at least once.
+    /// Processes a report. A report that is older than the last one changes nothing. Every chunk
+    /// below `passed` was sent to the member at least once.
     pub(crate) fn on_report(&mut self, now_ns: u64, report: &Report, passed: u32, round_trip_ns: u64) {
         let is_late = report.prefix < self.prefix || report.end < self.end;
         self.prefix = self.prefix.max(report.prefix);
@@ -109,13 +112,15 @@ impl Member {
         };
         let missing = report.missing.iter().cloned().flatten();
         self.probes_arrived = report.asked;
-        // Chunks that left before a probe and had not arrived when it did are lost: those in a queue are ahead of the probe.
+        // Chunks sent before a probe that did not arrive before it are lost: queued chunks would be
+        // ahead of the probe.
         let lost = self.flushed_by.take_if(|(asked, _)| *asked <= report.asked);
         let tail = report.end..lost.map_or(0, |(_, passed)| passed.min(self.limit));
         self.repairs = missing.chain(tail).filter(is_due).take(REPAIRS_MAX).collect();
     }
 
-    /// Adapts the unicast pace: to the arrivals if the member is served by unicast, else to its loss.
+    /// Adapts the unicast pace: to the rate of arrivals if the member is served by unicast, else to
+    /// its loss.
     pub(crate) fn adapt_pace(&mut self, now_ns: u64, round_trip_ns: u64) {
         if matches!(self.delivery, Delivery::Unicast { .. }) {
             return self.pace.follow(self.traffic.arrived_per_second());
@@ -132,7 +137,7 @@ impl Member {
         !self.repairs.is_empty()
     }
 
-    /// The next chunk to repair, which leaves now.
+    /// Takes the next chunk to repair, which is sent now.
     pub(crate) fn repair(&mut self, now_ns: u64) -> Option<u32> {
         let number = self.repairs.pop_front()?;
         let (sent_ns, times) = self.repaired.entry(number).or_default();
@@ -142,18 +147,19 @@ impl Member {
         Some(number)
     }
 
-    /// Every chunk below this number was sent to it at least once; `next` is the next multicast chunk.
+    /// Every chunk below the returned number was sent to the member at least once. `next` is the
+    /// next multicast chunk.
     pub(crate) fn passed(&self, next: u32) -> u32 {
         if let Delivery::Unicast { next, .. } = self.delivery { next } else { next }
     }
 
-    /// A probe leaves for it; every chunk below `passed` was sent to it at least once.
+    /// The member is probed. Every chunk below `passed` was sent to it at least once.
     pub(crate) fn on_probe(&mut self, passed: u32) {
         self.probes_sent = self.probes_sent.wrapping_add(1).max(self.probes_arrived.wrapping_add(1));
         self.flushed_by.get_or_insert((self.probes_sent, passed));
     }
 
-    /// It has reported, or is new: it is probed after a silence of `wait_ns`.
+    /// The member is new, or has reported: it is probed after a silence of `wait_ns`.
     pub(crate) fn on_contact(&mut self, now_ns: u64, wait_ns: u64) {
         (self.probe_ns, self.probes) = (now_ns + wait_ns, 0);
     }

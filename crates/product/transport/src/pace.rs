@@ -5,41 +5,44 @@ pub const CHUNKS_PER_SECOND_MIN: u32 = 200;
 /// … and the fastest.
 pub const CHUNKS_PER_SECOND_MAX: u32 = 4_000_000;
 
-/// Chunks that may leave at once after an idle time.
+/// Most chunks that may be sent at once after an idle time.
 const BURST: u64 = 64;
-/// After the first loss the rate grows by one part in this many per round trip; before, it doubles.
+/// Before the first loss, the rate doubles with each round trip. Afterwards it grows by one part in
+/// this many.
 const GROWTH_DIVISOR: u64 = 16;
-/// Chunks sent to a unicast receiver for a thousand that arrive: enough even if a quarter is always lost.
+/// Chunks sent to a unicast receiver per thousand that arrive: enough even if a quarter is always
+/// lost.
 const UNICAST_PER_MILLE: u64 = 1_350;
-/// Chunks in a sample before its loss means anything.
+/// A sample of fewer chunks is too small to measure loss.
 pub(crate) const SAMPLE_MIN: u64 = 512;
 /// Loss above the baseline, in millionths, at which the sender slows down.
 const LOSS_PPM: u64 = 20_000;
 const MILLION: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A rate that falls by a third when more than 2 % are lost, at most once per round trip, and grows otherwise; and the time
-/// of the next chunk.
+/// A rate that adapts to loss, and the time of the next chunk. If more than 2 % of the chunks are
+/// lost, the rate falls by a third, at most once per round trip; otherwise it grows.
 ///
-/// A full link delivers as much after the rate has fallen as before. If less is delivered, the loss has another cause, which
-/// a lower rate would not cure: the rate rises again, and this loss becomes the baseline until there is less.
+/// If the link is full, it delivers as many chunks after the rate has fallen as before. If it
+/// delivers fewer, the loss has another cause, which a lower rate would not cure. Then the rate
+/// rises again, and this loss becomes the baseline until a lower loss is measured.
 #[derive(Clone, Debug)]
 pub struct Pace {
     rate: u64,
-    /// The rate that receivers can take.
+    /// Upper bound of the rate: what receivers can take.
     bound: u64,
     /// When the next chunk would leave if they were evenly spaced.
     next_ns: u64,
     adapted_ns: u64,
     has_lost: bool,
-    /// Chunks per second that were delivered before the last change, if that was a fall.
+    /// Delivered chunks per second before the last change, if that change lowered the rate.
     delivered_before: Option<u64>,
-    /// Loss at any rate, in millionths.
+    /// Loss that does not depend on the rate, in millionths.
     baseline_ppm: u64,
 }
 
 impl Pace {
-    /// Starts at this rate.
+    /// Starts at this rate, in chunks per second.
     pub fn new(chunks_per_second: u32) -> Self {
         let max = u64::from(CHUNKS_PER_SECOND_MAX);
         let rate = u64::from(chunks_per_second).clamp(CHUNKS_PER_SECOND_MIN.into(), max);
@@ -59,36 +62,38 @@ impl Pace {
         self.rate.min(self.bound) as u32
     }
 
-    /// Bounds the rate; 0: no bound.
+    /// Sets the upper bound of the rate, in chunks per second; 0: no bound.
     pub fn bound(&mut self, chunks_per_second: u32) {
         let (least, most) = (CHUNKS_PER_SECOND_MIN.into(), CHUNKS_PER_SECOND_MAX.into());
         self.bound =
             if chunks_per_second == 0 { most } else { u64::from(chunks_per_second).clamp(least, most) };
     }
 
-    /// When the next chunk may leave.
+    /// When the next chunk may be sent.
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// A chunk leaves.
+    /// A chunk is sent at `now_ns`.
     pub fn sent(&mut self, now_ns: u64) {
         let gap_ns = SECOND_NS / u64::from(self.rate());
         self.next_ns = self.next_ns.max(now_ns.saturating_sub(BURST * gap_ns)) + gap_ns;
     }
 
-    /// Sends a unicast receiver a little more than arrives there: little is lost on a full link, and a free one is found.
+    /// Sets the rate for a unicast receiver to a little more than arrives there, so that little is
+    /// lost on a full link and the rate grows on a free one.
     pub(crate) fn follow(&mut self, arrived_per_second: u32) {
         let rate = u64::from(arrived_per_second) * UNICAST_PER_MILLE / 1000;
         self.rate = rate.clamp(CHUNKS_PER_SECOND_MIN.into(), CHUNKS_PER_SECOND_MAX.into());
     }
 
-    /// Whether a round trip has passed since [`Self::adapt`].
+    /// Whether a round trip has passed since the last call of [`Self::adapt`].
     pub fn is_due(&self, now_ns: u64, round_trip_ns: u64) -> bool {
         now_ns >= self.adapted_ns.saturating_add(round_trip_ns)
     }
 
-    /// Adapts the rate: of `sent` chunks since the last call, `lost` were lost. Not to be called for a few chunks.
+    /// Adapts the rate. `sent` and `lost` count the chunks since the last call; small samples say
+    /// little.
     pub fn adapt(&mut self, now_ns: u64, sent: u64, lost: u64) {
         let loss_ppm = lost.min(sent) * MILLION / sent.max(1);
         let passed_ns = (now_ns - self.adapted_ns.min(now_ns)).max(1);
@@ -157,7 +162,7 @@ mod tests {
         (100..103).for_each(|time| pass(&mut pace, time, 10_000_000, 0));
         let before = pace.rate();
         pass(&mut pace, 103, 10_000_000, 100_000);
-        assert!(pace.rate() < before, "it is above the new baseline");
+        assert!(pace.rate() < before, "the loss is above the new baseline");
     }
 
     #[test]
@@ -187,11 +192,7 @@ mod tests {
             left
         };
         assert_eq!(leave(&mut pace, 10 * SECOND_NS), BURST + 1);
-        assert_eq!(
-            leave(&mut pace, 11 * SECOND_NS),
-            BURST + 1,
-            "an idle second permits no more than a burst"
-        );
+        assert_eq!(leave(&mut pace, 11 * SECOND_NS), BURST + 1, "an idle second allows only one burst");
         assert_eq!(leave(&mut pace, 11 * SECOND_NS + SECOND_NS / 100), 10);
     }
 }

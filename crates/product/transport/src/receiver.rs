@@ -10,32 +10,32 @@ use crate::chunk_set::ChunkSet;
 use crate::report::{MISSING_MAX, REPORT_CHUNKS, REPORT_NS, Report};
 use alloc::collections::BTreeMap;
 
-/// Chunks beyond the prefix that a receiver takes, at most.
+/// Most chunks beyond the prefix that a receiver accepts.
 pub const WINDOW_MAX: u32 = 8192;
-/// A transfer is abandoned after this time without a datagram.
+/// A receiver abandons a transfer after this time without a datagram.
 pub const ABANDONED_NS: u64 = 5_000_000_000;
 
-/// What became of a chunk.
+/// Result of [`Receiver::handle_chunk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// The caller keeps its bytes.
+    /// The chunk is new: the caller must keep its bytes.
     New,
-    /// It had arrived before.
+    /// The chunk had arrived before.
     Duplicate,
-    /// It is not taken.
+    /// The receiver does not accept the chunk.
     Refused(Refused),
 }
 
-/// Why a chunk is not taken.
+/// Why a receiver does not accept a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The value has no such chunk.
     Number,
-    /// It is beyond the receive window.
+    /// The chunk is beyond the receive window.
     Window,
 }
 
-/// A range of chunks that later ones have overtaken.
+/// A range of chunks that had not arrived when a later chunk did.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     end: u32,
@@ -43,22 +43,22 @@ struct Gap {
     is_reported: bool,
 }
 
-/// See the module.
+/// The receiving end of a transfer; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     count: u32,
     chunks: ChunkSet,
     limit: u32,
     chunks_per_second: u32,
-    /// By their first chunks. Every hole lies in one of them.
+    /// Gaps by their first chunk. Every missing range below the end lies in a gap.
     gaps: BTreeMap<u32, Gap>,
-    /// When the next gap is to be reported, at the latest.
+    /// Earliest time at which a gap must be reported.
     next_gap_ns: u64,
     /// Whether the last report named gaps.
     has_reported: bool,
     arrived: u32,
     asked: u32,
-    /// Chunks since the last report, and when the first of them came.
+    /// Number of chunks that arrived since the last report, and when the first of them arrived.
     unreported: u32,
     unreported_ns: u64,
     is_due: bool,
@@ -70,7 +70,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver of `count` chunks, with room for `room` chunks beyond the prefix. `seed` must differ between receivers.
+    /// A receiver of `count` chunks that accepts up to `room` chunks beyond the prefix. `seed` must
+    /// differ between receivers, so that they do not report gaps at the same time.
     pub fn new(now_ns: u64, count: u32, room: u32, seed: u64) -> Self {
         let mut receiver = Self {
             count,
@@ -84,7 +85,7 @@ impl Receiver {
             asked: 0,
             unreported: 0,
             unreported_ns: now_ns,
-            // The first report tells the sender of this receiver.
+            // The first report announces this receiver to the sender.
             is_due: true,
             reported_ns: 0,
             end_ns: now_ns,
@@ -96,18 +97,19 @@ impl Receiver {
         receiver
     }
 
-    /// Sets the room for chunks beyond the prefix. A limit that was granted is not withdrawn.
+    /// Sets how many chunks beyond the prefix are accepted. The limit never falls below one that
+    /// was reported.
     pub fn set_room(&mut self, chunks: u32) {
         let limit = self.chunks.prefix().saturating_add(chunks.min(WINDOW_MAX)).min(self.count);
         self.limit = self.limit.max(limit);
     }
 
-    /// Sets the rate that can be taken; 0: unbounded.
+    /// Sets the rate that the receiver can process, in chunks per second; 0: unbounded.
     pub fn set_rate(&mut self, chunks_per_second: u32) {
         self.chunks_per_second = chunks_per_second;
     }
 
-    /// Sets the round-trip time, as told by the sender.
+    /// Sets the round-trip time that the sender has measured.
     pub fn set_round_trip(&mut self, round_trip_ns: u64) {
         self.round_trip_ns = round_trip_ns;
     }
@@ -122,17 +124,17 @@ impl Receiver {
         self.chunks.prefix() == self.count
     }
 
-    /// Whether nothing has come for [`ABANDONED_NS`].
+    /// Whether no datagram has arrived for [`ABANDONED_NS`].
     pub fn is_abandoned(&self, now_ns: u64) -> bool {
         now_ns >= self.heard_ns.saturating_add(ABANDONED_NS)
     }
 
-    /// Whether a datagram came at this time or later.
+    /// Whether a datagram has arrived since `since_ns`.
     pub fn has_input_since(&self, since_ns: u64) -> bool {
         self.heard_ns >= since_ns
     }
 
-    /// A chunk has arrived.
+    /// Processes an arrived chunk.
     pub fn handle_chunk(&mut self, now_ns: u64, number: u32) -> Received {
         if number >= self.count {
             return Received::Refused(Refused::Number);
@@ -140,7 +142,8 @@ impl Receiver {
         self.heard_ns = now_ns;
         self.arrived = self.arrived.wrapping_add(1);
         if number >= self.limit {
-            // The sender may not know the limit, or what has arrived.
+            // The chunk counts for the next report: the sender may not know the limit, or what has
+            // arrived.
             self.note(now_ns);
             return Received::Refused(Refused::Window);
         }
@@ -166,7 +169,7 @@ impl Receiver {
         Received::New
     }
 
-    /// A probe has arrived.
+    /// Processes an arrived probe: a report is due.
     pub fn handle_probe(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.asked = self.asked.wrapping_add(1);
@@ -202,7 +205,7 @@ impl Receiver {
         })
     }
 
-    /// Reports gaps that have waited long enough, from now on.
+    /// Marks gaps that have waited long enough; reports contain them from now on.
     fn mark_due_gaps(&mut self, now_ns: u64) {
         (self.next_gap_ns, self.has_reported) = (u64::MAX, false);
         for gap in self.gaps.values_mut() {
@@ -220,7 +223,7 @@ impl Receiver {
         }
         let waits_ns = if self.unreported > 0 { self.unreported_ns + REPORT_NS } else { u64::MAX };
         let again_ns = match self.has_reported && !self.gaps.is_empty() {
-            // The report or the repairs may be lost.
+            // The last report, or the repairs, may be lost.
             true => self.reported_ns + REPORT_NS.max(2 * self.round_trip_ns),
             false => u64::MAX,
         };
@@ -228,12 +231,13 @@ impl Receiver {
         waits_ns.min(next_gap_ns).min(again_ns)
     }
 
-    /// When to call [`Self::poll_report`] at the latest, or the transfer is abandoned.
+    /// Latest time to call [`Self::poll_report`], or to check [`Self::is_abandoned`].
     pub fn next_deadline(&self) -> u64 {
         self.report_ns().min(self.heard_ns.saturating_add(ABANDONED_NS))
     }
 
-    /// Xorshift (Marsaglia 2003). Seeds of simulations that found bugs depend on these numbers, so it is no library's.
+    /// Xorshift (Marsaglia 2003). Seeds of simulations that found bugs depend on these numbers, so
+    /// they must not change with a library.
     fn random_below(&mut self, bound: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,39 +1,42 @@
-//! Reports of a receiver.
+//! Reports, in which a receiver states what it has and what it misses.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Ranges of missing chunks in one report, at most.
+/// Most ranges of missing chunks in one report.
 pub const MISSING_MAX: usize = 32;
-/// A receiver reports after this many new chunks …
+/// A receiver reports after this many unreported chunks …
 pub const REPORT_CHUNKS: u32 = 32;
 /// … or this long after the first of them.
 pub const REPORT_NS: u64 = 1_000_000;
 
-/// What a receiver has and misses. `prefix`, `end` and `limit` never fall from one report of a receiver to the next, which
-/// shows late reports.
+/// What a receiver has and misses. Later reports of a receiver never have a lower `prefix`, `end`
+/// or `limit`, so the sender recognises reports that arrive late.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// All chunks below this number have arrived.
     pub prefix: u32,
     /// No chunk from this number on has arrived.
     pub end: u32,
-    /// Chunks from this number on are not taken yet.
+    /// The receiver refuses chunks from this number on for now.
     pub limit: u32,
-    /// Datagrams with chunks that have arrived, duplicates included: for the sender's pace.
+    /// Number of arrived datagrams that carried chunks, duplicates included. The sender adapts its
+    /// pace to it.
     pub arrived: u32,
-    /// Probes that have arrived: what left before one of them has arrived too, or is lost.
+    /// Number of probes that have arrived. Everything that was sent before one of them has arrived,
+    /// too, or is lost.
     pub asked: u32,
-    /// Time from the arrival of the last chunk to this report.
+    /// Time between the arrival of the last chunk and this report.
     pub held_ns: u64,
-    /// Rate that the receiver can take, in chunks per second; 0: unbounded.
+    /// Rate that the receiver can process, in chunks per second; 0: unbounded.
     pub chunks_per_second: u32,
-    /// Holes to be repaired, ascending, at most [`MISSING_MAX`].
+    /// Missing ranges that the sender should repair, ascending, at most [`MISSING_MAX`].
     pub missing: Vec<Range<u32>>,
 }
 
 impl Report {
-    /// Whether it fits a transfer of `count` chunks. Reports are not authenticated.
+    /// Whether the report is consistent and fits a transfer of `count` chunks. Reports are not
+    /// authenticated.
     pub fn is_valid(&self, count: u32) -> bool {
         let mut from = self.prefix;
         let is_hole = |hole: &Range<u32>| {

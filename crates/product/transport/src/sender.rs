@@ -7,8 +7,8 @@
 //!   silence:        a probe after two round trips; after PROBES_MAX unanswered probes the transfer ends
 //! ```
 //!
-//! Members are the receivers that are known to the sender ([`Sender::set_members`]). Before there are any, a first flight
-//! goes to all receivers.
+//! Members are the receivers that the sender knows ([`Sender::set_members`]). Before that call, the
+//! sender multicasts a first flight to all receivers.
 
 use crate::member::{Delivery, Member};
 use crate::pace::Pace;
@@ -18,69 +18,71 @@ use crate::spare_share::SpareShare;
 use crate::stragglers::STRAGGLER_NS;
 use alloc::collections::VecDeque;
 
-/// Members of one transfer, at most: the bits of a [`Mask`].
+/// Most members of one transfer: the number of bits of a [`Mask`].
 pub const MEMBERS_MAX: usize = 16;
 
 /// A set of members: bit `i` is the member at place `i`.
 pub type Mask = u16;
 
-/// A sender probes a member that was silent for this many round trips, …
+/// A sender probes a member that has been silent for this many round trips, …
 const PROBE_ROUND_TRIPS: u64 = 2;
-/// … within these bounds: receivers delay their reports.
+/// … but not sooner or later than these bounds: receivers delay their reports.
 const PROBE_NS: core::ops::RangeInclusive<u64> = 2_000_000..=200_000_000;
-/// Unanswered probes, each after twice the time of the one before, until the transfer ends.
+/// The transfer ends after this many unanswered probes. The interval doubles after each probe.
 const PROBES_MAX: u32 = 8;
 
-/// A transfer of fewer chunks does not show which members are slow.
+/// Shorter transfers do not show which members are slow.
 const SLOW_CHUNKS_MIN: u32 = 128;
 
-/// A member this many chunks behind the k-th best is served by unicast, …
+/// A member that is more than this many chunks behind the k-th best member is served by unicast, …
 const LAG_MAX: u32 = 512;
-/// … and so is one with less than half of the k-th best's chunks, if these are at least so many. To return to multicast, it
-/// must lose less than half of as many.
+/// … and so is a member that has received fewer than half as many chunks as the k-th best member,
+/// once the latter has received at least this many. It returns to multicast after a sample of at
+/// least this many chunks of which at most half were lost.
 const COMPARED_MIN: u32 = 64;
 
-/// How a transfer begins.
+/// Initial parameters of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
-    /// Chunks of the value.
+    /// Number of chunks of the value.
     pub chunks: u32,
-    /// New chunks that may leave before the first report; 0: members are probed first, because they may have chunks from an
-    /// earlier attempt.
+    /// Number of new chunks that may be sent before the first report. 0: the sender first probes
+    /// the members, which may have chunks from an earlier attempt.
     pub first_flight: u32,
     /// Initial pace, in chunks per second.
     pub chunks_per_second: u32,
 }
 
-/// What to send.
+/// A datagram to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// A chunk, by its number, to all members of a mask.
+    /// Sends the chunk with this number to all members of the mask.
     Multicast(u32, Mask),
-    /// A chunk, by its number, to the member at a place.
+    /// Sends the chunk with this number to the member at this place.
     Unicast(u32, u8),
-    /// A request for a report, to all members of a mask.
+    /// Asks all members of the mask for a report.
     Probe(Mask),
 }
 
 /// A change in the state of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// As many members as are required have everything: these.
+    /// The required number of members have all chunks. The mask has the members that do.
     RequiredComplete(Mask),
-    /// A member is served by unicast from now on. Call [`Sender::drop_member`] if it is not worth it.
+    /// This member is served by unicast from now on. The caller may call [`Sender::drop_member`]
+    /// instead of serving it.
     FellBehind(u8),
-    /// A member is served by multicast again.
+    /// This member is served by multicast again.
     CaughtUp(u8),
-    /// A member is no longer served.
+    /// This member is no longer served.
     Dropped(u8),
-    /// All members that are left have everything.
+    /// All members that are still served have all chunks.
     Finished,
-    /// No member answers.
+    /// No member answers the probes.
     NoAnswer,
 }
 
-/// Counts of what was sent and received.
+/// Counts of chunks, probes and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub multicast: u64,
@@ -91,32 +93,31 @@ pub struct Counters {
     pub invalid_reports: u64,
 }
 
-/// See the module.
+/// The sending end of a transfer; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: SenderConfig,
     required: usize,
     members: [Option<Member>; MEMBERS_MAX],
-    /// Whether the members are known.
+    /// Whether [`Self::set_members`] was called.
     is_addressed: bool,
-    /// Before that: when to probe all receivers, and the number of unanswered probes.
+    /// Until then: when to probe all receivers, and the number of unanswered probes.
     probe_ns: u64,
     probes: u32,
     next: u32,
     pace: Pace,
     round_trip: RoundTrip,
-    /// The k best members, which are required.
+    /// The k members with the most chunks.
     best: Mask,
     spare: SpareShare,
     is_held: bool,
     is_over: bool,
     events: VecDeque<Event>,
-    /// Counts for operators.
     pub counters: Counters,
 }
 
 impl Sender {
-    /// A transfer that begins now.
+    /// Starts a transfer at `now_ns`.
     pub fn new(now_ns: u64, config: SenderConfig) -> Self {
         let mut sender = Self {
             config,
@@ -139,7 +140,8 @@ impl Sender {
         sender
     }
 
-    /// Sets the members, and how many of them must have everything. A new member gets what its reports miss.
+    /// Sets the members, and how many of them are required to receive all chunks. A new member is
+    /// sent the chunks that its reports name as missing.
     pub fn set_members(&mut self, now_ns: u64, mask: Mask, required: usize) {
         let probe_after_ns = self.probe_after_ns(0);
         for (place, member) in self.members.iter_mut().enumerate() {
@@ -157,8 +159,8 @@ impl Sender {
         self.update(now_ns);
     }
 
-    /// Serves a member by unicast from the first chunk on, at this pace: it is known to be slow. Ignored unless enough others
-    /// are left.
+    /// Serves a member by unicast from the first chunk on, at this pace, because it is known to be
+    /// slow. Has no effect unless enough other members are served by multicast.
     pub fn serve_by_unicast(&mut self, now_ns: u64, place: u8, chunks_per_second: u32) {
         let together = self.multicast_mask();
         let is_enough = together.count_ones() as usize > self.required;
@@ -176,13 +178,13 @@ impl Sender {
         self.mask_of(|member| matches!(member.delivery, Delivery::Unicast { .. }))
     }
 
-    /// Whether there are more members than are required.
+    /// Whether more members are served than are required.
     pub fn has_spare_member(&self) -> bool {
         self.served().count() > self.required
     }
 
-    /// Members that were served by multicast and have less than half of the chunks, with the chunks that they took per
-    /// second.
+    /// Members that were served by multicast and have fewer than half of the chunks, each with its
+    /// receive rate in chunks per second.
     pub fn slow_members(&self) -> impl Iterator<Item = (u8, u32)> {
         let half = self.config.chunks / 2;
         let is_far = move |member: &Member| {
@@ -204,7 +206,7 @@ impl Sender {
         self.end_if_over();
     }
 
-    /// A report of the member at a place.
+    /// Processes a report of the member at `place`.
     pub fn handle_report(&mut self, now_ns: u64, place: u8, report: &Report) {
         let (round_trip_ns, probe_after_ns) = (self.round_trip.ns(), self.probe_after_ns(0));
         let next = self.next;
@@ -215,7 +217,7 @@ impl Sender {
             return;
         };
         self.counters.reports += 1;
-        // It may have chunks from an earlier attempt.
+        // The member may have chunks from an earlier attempt.
         let passed = member.passed(next).max(report.end);
         member.on_report(now_ns, report, passed, round_trip_ns);
         member.on_contact(now_ns, probe_after_ns);
@@ -224,7 +226,7 @@ impl Sender {
         self.update(now_ns);
     }
 
-    /// How long a member may be silent before it is probed, after so many unanswered probes.
+    /// How long a member may be silent before it is probed, given the number of unanswered probes.
     fn probe_after_ns(&self, probes: u32) -> u64 {
         let wait_ns = (PROBE_ROUND_TRIPS * self.round_trip.ns()) << probes;
         wait_ns.clamp(*PROBE_NS.start() << probes.min(3), *PROBE_NS.end())
@@ -238,20 +240,21 @@ impl Sender {
             .filter(|(_, it)| it.is_served())
     }
 
-    /// The served members with this property.
+    /// Mask of the served members for which `is_one` holds.
     fn mask_of(&self, is_one: impl Fn(&Member) -> bool) -> Mask {
         let those = self.served().filter(|(_, member)| is_one(member));
         those.fold(0, |mask, (place, _)| mask | 1 << place)
     }
 
-    /// Updates what depends on reports and members: the ranking, the pace, and whether the transfer is done.
+    /// Updates everything that depends on reports and members: the ranking, the pace, and whether
+    /// the transfer is done.
     fn update(&mut self, now_ns: u64) {
         let held = self.mask_of(|member| member.prefix == self.config.chunks);
         if self.is_addressed && !self.is_held && held.count_ones() as usize >= self.required {
             self.is_held = true;
             self.events.push_back(Event::RequiredComplete(held));
         }
-        // All multicast members may have chunks from an earlier attempt.
+        // If all multicast members have a chunk from an earlier attempt, it is not sent again.
         let together = self.served().filter(|(_, member)| matches!(member.delivery, Delivery::Multicast));
         let all_have = together.map(|(_, member)| member.prefix).min().unwrap_or(0);
         self.next = self.next.max(all_have);
@@ -282,7 +285,7 @@ impl Sender {
         self.mask_of(|member| matches!(member.delivery, Delivery::Multicast))
     }
 
-    /// New chunks below this number may leave.
+    /// New chunks below this number may be sent.
     fn limit(&self) -> u32 {
         match self.is_addressed {
             true => self.kth_highest(|member| member.limit),
@@ -291,7 +294,7 @@ impl Sender {
         .min(self.config.chunks)
     }
 
-    /// What to send now, if anything.
+    /// The next datagram to send now, if any.
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
         if self.is_over {
             return None;
@@ -320,7 +323,7 @@ impl Sender {
         Some(sent)
     }
 
-    /// When something may leave for members that are not required.
+    /// When the next datagram may be sent to members that are not required.
     fn others_ns(&self) -> u64 {
         self.spare.next_ns(self.round_trip.ns(), self.next < self.config.chunks)
     }
@@ -374,7 +377,8 @@ impl Sender {
         Some(Transmit::Multicast(number, mask))
     }
 
-    /// Probes silent members: the last chunks, or their reports, may be lost. Without members, all receivers are probed.
+    /// Probes silent members: the last chunks, or the members' reports, may be lost. Before
+    /// [`Self::set_members`], probes all receivers.
     fn probe(&mut self, now_ns: u64) -> Option<Transmit> {
         if !self.is_addressed && now_ns >= self.probe_ns {
             self.probes += 1;
@@ -398,7 +402,7 @@ impl Sender {
         if mask == 0 { None } else { self.send_probe(if is_answered { mask } else { 0 }) }
     }
 
-    /// Probes a mask; an empty one ends the transfer.
+    /// Probes the members of `mask`. An empty mask ends the transfer.
     fn send_probe(&mut self, mask: Mask) -> Option<Transmit> {
         if mask == 0 {
             self.is_over = true;
@@ -420,12 +424,12 @@ impl Sender {
         }
     }
 
-    /// The next change of state.
+    /// The next event, if any.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When to call [`Self::poll_transmit`] at the latest.
+    /// Latest time of the next call of [`Self::poll_transmit`].
     pub fn next_deadline(&self) -> u64 {
         if self.is_over {
             return u64::MAX;
@@ -450,9 +454,10 @@ impl Sender {
     }
 }
 
-/// Which members are ahead and which behind: the pace of all, and which are served by unicast.
+/// Ranks members, adapts the pace, and decides which members are served by unicast.
 impl Sender {
-    /// Adapts the pace: multicast to the member with the k-th lowest loss, unicast and repairs to each member.
+    /// Adapts the multicast pace to the member with the k-th lowest loss, and each member's pace of
+    /// unicast and repairs to that member.
     fn adapt_pace(&mut self, now_ns: u64) {
         let round_trip_ns = self.round_trip.ns();
         let mut samples = [(0, 0, 0); MEMBERS_MAX];
@@ -486,7 +491,7 @@ impl Sender {
         all.get(self.required.wrapping_sub(1)).copied().unwrap_or(0)
     }
 
-    /// The k members that have the most; among equals, those served by multicast.
+    /// The k members with the highest prefixes; among equals, those served by multicast.
     fn k_best(&self) -> Mask {
         let mut all = [(0, false, 0); MEMBERS_MAX];
         let mut count = 0;
@@ -499,8 +504,8 @@ impl Sender {
         all.iter().take(self.required).fold(0, |mask, (.., place)| mask | 1 << place)
     }
 
-    /// Serves a member by unicast while it is far behind `best`, the prefix of the k-th best, or loses most chunks; by
-    /// multicast again once it has caught up.
+    /// Switches a member to unicast if it is far behind `best` (the prefix of the k-th best member)
+    /// or loses most chunks, and back to multicast once it has caught up.
     fn choose_delivery(&mut self, now_ns: u64, best: u32) {
         let (count, round_trip_ns) = (self.config.chunks, self.round_trip.ns());
         let is_last = !self.has_spare_member();
@@ -509,7 +514,8 @@ impl Sender {
             let Some(member) = &mut self.members[place] else { continue };
             let (sent, lost) = member.traffic.sample(now_ns, round_trip_ns);
             let lags = member.prefix.saturating_add(LAG_MAX) < best || self.is_held;
-            // Chunks on their way count for neither: they are on their way to all.
+            // Only arrived chunks are compared. Chunks in flight are in flight to all members
+            // alike.
             let loses = arrived >= COMPARED_MIN && member.traffic.arrived() < arrived / 2;
             match member.delivery {
                 Delivery::Unicast { next, .. }
@@ -519,7 +525,7 @@ impl Sender {
                     self.events.push_back(Event::CaughtUp(place as u8));
                 }
                 Delivery::Multicast if member.prefix < count && !is_last && (lags || loses) => {
-                    // Chunks beyond its limit were sent and not taken.
+                    // Chunks beyond the member's limit were sent, but the member has refused them.
                     let next = self.next.min(member.limit).max(member.end);
                     member.delivery = Delivery::Unicast { next, since_ns: now_ns };
                     member.pace.follow(member.traffic.arrived_per_second());

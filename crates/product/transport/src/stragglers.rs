@@ -1,17 +1,17 @@
-//! Slow receivers over all transfers of a process: a slow link has room for few transfers.
+//! Limits how many transfers of a process serve the same slow receiver: its link has room for few.
 
 use alloc::collections::BTreeMap;
 
-/// Transfers in which one peer is served by unicast at a time.
+/// Most transfers that serve one peer by unicast at the same time.
 pub const STRAGGLERS_MAX: u8 = 4;
 /// A straggler is dropped from a transfer after this time.
 pub const STRAGGLER_NS: u64 = 10_000_000_000;
 
-/// In how many transfers of this process each peer is served by unicast.
+/// Counts for each peer the transfers of this process that serve it by unicast.
 #[derive(Clone, Debug)]
 pub struct Stragglers<P> {
     behind: BTreeMap<P, u8>,
-    /// Requests for unicast that were refused.
+    /// Number of times that [`Self::begin`] returned `false`.
     pub refused: u64,
 }
 
@@ -21,7 +21,8 @@ impl<P: Ord> Stragglers<P> {
         Self { behind: BTreeMap::new(), refused: 0 }
     }
 
-    /// A peer falls behind in one more transfer; whether it may be served by unicast there.
+    /// The peer has fallen behind in one more transfer. Returns whether that transfer may serve it
+    /// by unicast.
     pub fn begin(&mut self, peer: P) -> bool {
         let behind = self.behind.entry(peer).or_default();
         let is_served = *behind < STRAGGLERS_MAX;
@@ -35,7 +36,7 @@ impl<P: Ord> Stragglers<P> {
         self.behind.is_empty()
     }
 
-    /// A peer is no longer served by unicast in one of its transfers.
+    /// One of the peer's transfers no longer serves it by unicast.
     pub fn end(&mut self, peer: &P) {
         let Some(behind) = self.behind.get_mut(peer) else { return };
         *behind -= 1;
@@ -60,7 +61,7 @@ mod tests {
         let mut stragglers = Stragglers::new();
         let begun: Vec<bool> = (0..6).map(|_| stragglers.begin("a")).collect();
         assert_eq!(begun, [true, true, true, true, false, false]);
-        assert!(stragglers.begin("b"), "another peer is another matter");
+        assert!(stragglers.begin("b"), "peers are counted separately");
         stragglers.end(&"a");
         assert_eq!((stragglers.begin("a"), stragglers.begin("a"), stragglers.refused), (true, false, 3));
         (0..9).for_each(|_| stragglers.end(&"a"));

@@ -1,18 +1,19 @@
-//! Datagrams sent to a receiver, and those that have arrived.
+//! Counts of the datagrams sent to a receiver, and of those that have arrived.
 
 use alloc::collections::VecDeque;
 
-/// Remembered reports: a sample compares what left a round trip ago.
+/// Number of reports that are kept, to find what was sent one round trip ago.
 const REPORTS: usize = 16;
 
-/// Counts of datagrams with chunks, wrapping.
+/// Counts of datagrams that carry chunks. The counters wrap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic {
     sent: u32,
     arrived: u32,
-    /// For each report: when it came, what had been sent, and what had arrived.
+    /// For each report: its arrival time, and the counts of sent and of arrived datagrams at that
+    /// time.
     reports: VecDeque<(u64, u32, u32)>,
-    /// Both counts at the start of the present sample.
+    /// Both counts at the start of the current sample.
     sample_sent: u32,
     sample_arrived: u32,
 }
@@ -22,7 +23,7 @@ impl Traffic {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// A report that is not late.
+    /// Records a report that is not older than the last one.
     pub(crate) fn on_report(&mut self, now_ns: u64, arrived: u32) {
         self.arrived = arrived;
         if self.reports.len() == REPORTS {
@@ -31,12 +32,13 @@ impl Traffic {
         self.reports.push_back((now_ns, self.sent, arrived));
     }
 
-    /// Datagrams of the present sample that had left a round trip ago, and how many of them have not arrived.
+    /// Number of datagrams of the current sample that were sent at least one round trip ago, and
+    /// how many of them have not arrived.
     pub(crate) fn sample(&self, now_ns: u64, round_trip_ns: u64) -> (u64, u64) {
         let is_over = |(at_ns, ..): &&(u64, u32, u32)| *at_ns + round_trip_ns <= now_ns;
         let Some((_, sent, _)) = self.reports.iter().rev().find(is_over) else { return (0, 0) };
         let sent = sent.wrapping_sub(self.sample_sent);
-        // The report may be from before the sample.
+        // The report may be older than the sample.
         let sent = if sent > u32::MAX / 2 { 0 } else { sent };
         let arrived = self.arrived.wrapping_sub(self.sample_arrived);
         (sent.into(), sent.saturating_sub(arrived).into())
@@ -58,12 +60,12 @@ impl Traffic {
         u32::try_from(arrived / (until_ns - since_ns).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Starts a sample with what is sent from now on.
+    /// Starts a sample with the next sent datagram.
     pub(crate) fn restart(&mut self) {
         (self.sample_sent, self.sample_arrived) = (self.sent, self.arrived);
     }
 
-    /// Ends a sample of `sent` datagrams.
+    /// Ends a sample of `sent` datagrams; the next sample begins after them.
     pub(crate) fn end_sample(&mut self, sent: u64) {
         self.sample_sent = self.sample_sent.wrapping_add(sent as u32);
         self.sample_arrived = self.arrived;

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 const MS: u64 = 1_000_000;
-/// A second of simulated time is enough for all that is sent here.
+/// A minute of simulated time: enough for every transfer in these tests.
 const END_NS: u64 = 60_000 * MS;
 
-/// Loss and duplication, in thousandths, and delays.
+/// Loss and duplication in thousandths, delay and jitter in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Weather {
     loss: u64,
@@ -29,7 +29,8 @@ enum Carried {
 
 struct Place {
     receiver: Receiver,
-    /// Chunks per second on its link, and when the link is free again; a chunk that would wait longer than `queue_ns` is lost.
+    /// Rate of the receiver's link in chunks per second, and when the link is free again. A chunk
+    /// that would wait longer than `queue_ns` is lost.
     link: Option<u64>,
     free_ns: u64,
     kept: BTreeSet<u32>,
@@ -46,13 +47,13 @@ struct World {
     count: u64,
     flight: BinaryHeap<Reverse<(u64, u64, usize, Carried)>>,
     events: Vec<(u64, Event)>,
-    /// Slow members when the required ones were complete.
+    /// Members that were slow when the required members were complete, with their rates.
     behind: Vec<(u8, u32)>,
     queue_ns: u64,
-    /// Chunks per second on the sender's link, and when it is free again.
+    /// Rate of the sender's link in chunks per second, and when the link is free again.
     uplink: Option<u64>,
     up_ns: u64,
-    /// Chunks that a receiver has room for.
+    /// Chunks beyond the prefix that each receiver accepts.
     room: u32,
 }
 
@@ -93,7 +94,8 @@ impl World {
         (self.random >> 33) % bound.max(1)
     }
 
-    /// To or from a place; to many by one frame of the sender's link.
+    /// Carries a datagram between the sender and the receiver at `place`, with loss, duplication
+    /// and delay.
     fn carry(&mut self, place: usize, what: &Carried) {
         let is_chunk = matches!(what, Carried::Chunk(_));
         let copies = 1 + u64::from(self.below(1000) < self.weather.duplicate);
@@ -155,7 +157,7 @@ impl World {
             Carried::Chunk(number) => {
                 let at = &mut self.places[place];
                 if at.receiver.handle_chunk(now_ns, number) == Received::New {
-                    assert!(at.kept.insert(number), "no chunk is new twice");
+                    assert!(at.kept.insert(number), "a chunk was reported as new twice");
                 }
                 at.receiver.set_room(self.room);
             }
@@ -170,7 +172,7 @@ impl World {
         }
     }
 
-    /// Until nothing is left to do; whether that came.
+    /// Runs until the transfer has ended. Returns `false` if it has not ended at [`END_NS`].
     fn run(&mut self) -> bool {
         while self.now_ns < END_NS {
             self.transmit();
@@ -186,7 +188,7 @@ impl World {
             self.now_ns = next_ns.max(self.now_ns + 1);
             while self.flight.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= self.now_ns) {
                 let Some(Reverse((_, _, place, what))) = self.flight.pop() else {
-                    unreachable!("there is one")
+                    unreachable!("a datagram was just peeked")
                 };
                 self.arrive(place, what);
             }
@@ -223,7 +225,8 @@ fn loss_of_a_fifth_costs_only_repairs() {
     assert!(world.run() && (0..3).all(|place| world.is_whole(place)));
     let counters = world.sender.counters;
     assert_eq!(counters.multicast, 12_000);
-    // Each receiver loses a fifth of what it is sent, repairs included: 3 × 12,000 × (0.2 + 0.04 + …).
+    // Each receiver loses a fifth of all chunks sent to it, repairs included: 3 × 12,000 × (0.2 +
+    // 0.04 + …) repairs.
     assert!((8_500..11_000).contains(&counters.repairs), "{counters:?}");
 }
 
@@ -240,7 +243,7 @@ fn loss_of_one_percent_leaves_more_than_half_of_the_rate() {
 
 #[test]
 fn chunks_in_a_long_queue_are_not_repaired() {
-    // 100 Mbit/s, and a queue of a tenth of a second, which nothing ever fills.
+    // Links of 100 Mbit/s with queues of 100 ms, which never fill up.
     for seed in 1..6 {
         let mut world = World::new(745, &[Some(8_333); 3], 3, Weather { jitter_ns: 10_000, ..CALM }, seed);
         (world.queue_ns, world.room) = (100 * MS, 128);
@@ -275,7 +278,11 @@ fn slow_receivers_do_not_delay_the_k_best() {
     let ((all_fast_ns, _), ..) = time(&[fast; 4], 4);
     let ((held_ns, mask), whole, world) = time(&[fast, fast, slow, fast, slow, fast, slow], 4);
     assert!(held_ns * 10 <= all_fast_ns * 12, "{held_ns} {all_fast_ns}");
-    assert_eq!((mask & 0b101_0100, whole), (0, 7), "the slow ones have everything in the end");
+    assert_eq!(
+        (mask & 0b101_0100, whole),
+        (0, 7),
+        "slow receivers are not among the first, but complete in the end"
+    );
     let lagging =
         world.events.iter().filter(|(_, event)| matches!(event, Event::FellBehind(2 | 4 | 6))).count();
     assert_eq!(lagging, 3);
@@ -283,7 +290,8 @@ fn slow_receivers_do_not_delay_the_k_best() {
 
 #[test]
 fn slow_receivers_cost_the_senders_link_at_most_a_fifth() {
-    // 1 MB by links of 100 Mbit/s, three of them of 5 Mbit/s: what those lose is not to be sent again instead of what is new.
+    // 1 MB over links of 100 Mbit/s, three of which have only 5 Mbit/s. Chunks that the slow
+    // receivers lose must not delay new chunks.
     let (fast, slow) = (Some(8_333), Some(417));
     for (seed, required) in (1..6).flat_map(|seed| [(seed, 1), (seed, 3)]) {
         let time = |links: &[Option<u64>]| {
@@ -296,7 +304,7 @@ fn slow_receivers_cost_the_senders_link_at_most_a_fifth() {
         let (slow_ns, counters) = time(&[fast, fast, slow, fast, slow, fast, slow]);
         assert!(slow_ns * 10 <= alike_ns * 12, "{required} of 7: {slow_ns} {alike_ns}, {counters:?}");
         let in_vain = counters.repairs + counters.unicast;
-        assert!(in_vain < 3 * 745 * 3 / 2, "they are served at their own rate: {counters:?}");
+        assert!(in_vain < 3 * 745 * 3 / 2, "slow receivers are served at their own rate: {counters:?}");
     }
 }
 
@@ -313,8 +321,8 @@ fn receiver_known_to_be_slow_is_served_by_unicast_from_the_start() {
     found.iter().for_each(|(place, rate)| world.sender.serve_by_unicast(0, *place, *rate));
     assert!(matches!(world.sender.poll_transmit(0), Some(Transmit::Multicast(0, 0b0101))));
     assert!(world.run() && (0..4).all(|place| world.is_whole(place)));
-    assert_eq!(world.behind, [], "they were not tried");
-    // As many as are needed stay together.
+    assert_eq!(world.behind, [], "slow members are not served by multicast");
+    // Members that are needed to reach the required number stay on multicast.
     let mut world = begin(3);
     [1, 3].into_iter().for_each(|place| world.sender.serve_by_unicast(0, place, 4_000));
     assert!(matches!(world.sender.poll_transmit(0), Some(Transmit::Multicast(0, 0b1101))));
@@ -325,7 +333,7 @@ fn straggler_is_dropped_after_ten_seconds() {
     let mut world = World::new(10_000, &[Some(100_000), Some(300)], 1, CALM, 6);
     assert!(world.run());
     let given_up =
-        world.events.iter().find(|(_, event)| *event == Event::Dropped(1)).expect("it is given up");
+        world.events.iter().find(|(_, event)| *event == Event::Dropped(1)).expect("the straggler is dropped");
     assert!((10_000 * MS..11_000 * MS).contains(&given_up.0), "{given_up:?}");
     assert!(world.is_whole(0) && !world.is_whole(1));
 }
@@ -357,7 +365,7 @@ fn new_member_is_sent_what_it_missed() {
 }
 
 #[test]
-fn another_attempt_continues_where_receivers_are() {
+fn retry_sends_only_missing_chunks() {
     let mut world = World::new(2_000, &[None; 2], 2, CALM, 9);
     for (place, had) in [(0, 1_500), (1, 1_000)] {
         (0..had).for_each(|number| world.arrive(place, Carried::Chunk(number)));
@@ -372,7 +380,7 @@ fn another_attempt_continues_where_receivers_are() {
 }
 
 #[test]
-fn without_members_only_a_first_flight_leaves() {
+fn only_a_first_flight_is_sent_before_members_are_known() {
     let config = SenderConfig { chunks: 1_000, first_flight: 64, chunks_per_second: 1_000_000 };
     let mut sender = Sender::new(MS, config);
     let sent: Vec<Transmit> = (0..100).filter_map(|step| sender.poll_transmit(MS + step * 1_000)).collect();
@@ -385,7 +393,7 @@ fn without_members_only_a_first_flight_leaves() {
 }
 
 #[test]
-fn unknown_senders_and_false_reports_change_nothing() {
+fn reports_of_unknown_places_and_invalid_reports_are_ignored() {
     let config = SenderConfig { chunks: 100, first_flight: 64, chunks_per_second: 50_000 };
     let mut sender = Sender::new(0, config);
     sender.set_members(0, 0b11, 2);
@@ -399,10 +407,11 @@ fn unknown_senders_and_false_reports_change_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn all_receivers_are_complete_in_the_end_whatever_the_network_does(
+    fn all_receivers_complete_despite_loss_duplication_and_reordering(
         chunks in 0_u32..3_000,
         receivers in 1_usize..6,
-        // With higher loss eight probes in a row would sometimes stay unanswered, which ends the transfer.
+        // With a higher loss, eight probes in a row would sometimes stay unanswered, and the
+        // transfer would end.
         loss in 0_u64..150,
         duplicate in 0_u64..300,
         jitter_ns in 0_u64..2 * MS,
@@ -410,7 +419,7 @@ proptest! {
     ) {
         let weather = Weather { loss, duplicate, delay_ns: 20_000, jitter_ns };
         let mut world = World::new(chunks, &vec![None; receivers], receivers, weather, seed);
-        prop_assert!(world.run(), "it ends");
+        prop_assert!(world.run(), "the transfer does not end");
         prop_assert!(world.held().is_some(), "{:?}", world.events);
         for place in &world.places {
             prop_assert!(place.receiver.is_complete());
