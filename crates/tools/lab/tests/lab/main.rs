@@ -152,7 +152,7 @@ fn faults_are_those_of_one_host() {
     lab.succeeds(&["resume", "node-1"]);
     assert_eq!(lab.state_of("node-1"), "running");
     assert_reached([true, true], "resumed");
-    lab.refuses(&["cut", "switch"], "no cable");
+    lab.refuses(&["cut", "switch"], "no link");
     for wrong in [&["loss", "101"][..], &["cut", "node-0", "--in", "--out"]] {
         assert_eq!(lab.command(wrong).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
