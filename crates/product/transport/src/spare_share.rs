@@ -5,7 +5,7 @@
 
 /// One chunk may be sent to other receivers per this many chunks to required receivers.
 const SHARE: u32 = 16;
-/// Most unused chunks of the share that may be sent later.
+/// Most chunks of the share that are saved up while it is not used.
 const SAVED_MAX: u32 = 8;
 /// After this many idle round trips the other receivers get the whole link. They do not get it as
 /// soon as the required receivers have everything: the sender's next value may follow, and the
