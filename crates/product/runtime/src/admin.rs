@@ -1,5 +1,5 @@
-//! Client side of admin commands: asks the metadata service, one connection per instance, one
-//! question each, blocking.
+//! Client side of admin commands: sends one request per connection to the metadata instances and
+//! waits for the answers.
 
 use crate::control_plane::{AdminRequest, BackupFrame, Greeting, NotLeading, Role, VERSION, decode, encode};
 use crate::in_words;
@@ -13,26 +13,26 @@ use std::time::{Duration, Instant};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = crate::control_plane::CONTROL_LIMITS.frame_bytes_max;
-/// Most instances that are asked, including those that others name.
+/// Most instances that are asked, including those whose addresses other instances report.
 const INSTANCES_MAX: usize = 32;
-/// Pause between attempts to find a leader, or a path to it.
+/// Pause between attempts to find a leader, or a route to it.
 const AGAIN_PAUSE: Duration = Duration::from_millis(100);
-/// A peer that accepts the connection and stays silent this long is tested for RESP.
+/// A peer that accepts a connection and sends nothing for this time is tested for RESP.
 const SILENCE_MAX: Duration = Duration::from_millis(500);
 /// Timeout of that test.
 const RESP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// No instance leads; contains what each one answered instead.
+/// No instance leads. Contains the answer of each instance.
 #[derive(Debug)]
 pub struct NoLeader {
-    /// By the address that was asked.
+    /// Address and answer of each instance.
     pub instances: Vec<(SocketAddrV4, String)>,
-    /// State known to the last leader.
+    /// Cluster state known to the last leader.
     pub last_known: Option<Box<Status>>,
-    /// Whether trying again may help: an instance is on standby with a store that responds, or the
-    /// network may still find another path.
+    /// Whether a retry may help: an instance is on standby and its store responds, or the network
+    /// may still find another route.
     may_lead_soon: bool,
-    /// Whether an instance, or the network, has responded.
+    /// Whether any instance has answered, or the network has reported an error.
     is_heard: bool,
 }
 
@@ -46,9 +46,9 @@ impl fmt::Display for NoLeader {
 
 impl std::error::Error for NoLeader {}
 
-/// Asks all instances, and those that they name, and returns the leader's answer as JSON. Repeats
-/// the question during an election and while there is no path to the leader: a host's kernel gives
-/// up on a neighbour sooner than switches have rerouted around a failed trunk. Gives up after
+/// Sends a request to all instances, and to those that they name, and returns the leader's answer
+/// as JSON. Retries during an election, and while there is no route to the leader: a host's kernel
+/// gives up on a neighbour sooner than switches reroute around a failed trunk. Gives up after
 /// `timeout`.
 pub fn ask(
     instances: &[SocketAddrV4],
@@ -60,7 +60,7 @@ pub fn ask(
         match ask_all(instances, request, deadline.saturating_duration_since(Instant::now())) {
             Ok(answer) => return Ok(answer),
             Err(none) => {
-                // An instance that ran out of time has given its reason before.
+                // If this attempt only ran out of time, an earlier one has better reasons.
                 let none = if none.is_heard { none } else { before.take().unwrap_or(none) };
                 if !none.may_lead_soon || Instant::now() + AGAIN_PAUSE >= deadline {
                     return Err(none);
@@ -88,7 +88,7 @@ fn ask_all(
             return;
         }
         let (answers, request) = (answers.clone(), request.clone());
-        // An instance that does not answer does not delay the others.
+        // One thread per instance: an instance that does not answer must not delay the others.
         let ask = move || answers.send((address, ask_one(address, &request, timeout)));
         let (begun, why) = match std::thread::Builder::new().spawn(ask) {
             Ok(_) => (1, format!("no answer in {}", in_words(timeout))),
@@ -133,20 +133,19 @@ fn ask_all(
     Err(none)
 }
 
-/// Whether the timeout has expired.
+/// Whether the error means that a read or write has timed out.
 fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-/// Whether the error is the network's, not the host's.
+/// Whether the error means that there is no route to the host.
 fn has_no_way(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable)
 }
 
-/// Reads the content of a partition from the node at this address, frame by frame; the last one is
-/// [`BackupFrame::End`] or [`BackupFrame::Refused`]. Errors are single lines, including those of
-/// `take`.
-/// [`BackupFrame::Refused`]. The error is one line, also that of `take`.
+/// Reads the content of a partition from the node at this address and passes each frame to `take`.
+/// The last frame is [`BackupFrame::End`] or [`BackupFrame::Refused`]. Errors, including those of
+/// `take`, are single lines.
 pub fn back_up(
     node: SocketAddrV4,
     partition: u32,
@@ -166,7 +165,7 @@ pub fn back_up(
     }
 }
 
-/// Error of [`ask_one`] in an operator's terms.
+/// Describes an error of [`ask_one`] for an operator.
 pub(crate) fn reason(error: &io::Error, timeout: Duration) -> String {
     match is_silence(error) {
         true => format!("no answer in {}", in_words(timeout)),
@@ -174,7 +173,7 @@ pub(crate) fn reason(error: &io::Error, timeout: Duration) -> String {
     }
 }
 
-/// Asks one instance, whether or not it leads.
+/// Sends a request to one instance, whether or not it leads.
 pub(crate) fn ask_one(
     metadata: SocketAddrV4,
     request: &AdminRequest,
@@ -198,7 +197,8 @@ pub(crate) fn ask_one(
     }
 }
 
-/// Whether a Redis server or a gateway answers there, with any status or error.
+/// Whether a Redis server or a gateway listens at the address: it answers in RESP, even if with an
+/// error.
 fn speaks_resp(address: SocketAddrV4) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect_timeout(&address.into(), RESP_TIMEOUT)?;
@@ -210,7 +210,7 @@ fn speaks_resp(address: SocketAddrV4) -> bool {
     ask().is_ok_and(|first: u8| matches!(first, b'+' | b'-'))
 }
 
-/// A connection with an open question.
+/// Connects and sends the request.
 fn dial(metadata: SocketAddrV4, request: &AdminRequest, timeout: Duration) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&metadata.into(), timeout)?;
     stream.set_nodelay(true)?;

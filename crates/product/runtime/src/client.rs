@@ -1,4 +1,5 @@
-//! Thread of a native client: runs its core, its socket and the queue of its async handles.
+//! Thread of a native client: runs its core, its socket, and the command queue of its async
+//! handles.
 
 use crate::{BusyPoll, Left, Stop, UdpEndpoint, Waker, now, readable, wait};
 use nicekv_client::facade::{Client, CommandQueue, channel};
@@ -10,12 +11,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Batches received before callers are served again.
+/// Most batches that are received before commands of callers are processed.
 const RECEIVE_ROUNDS_MAX: usize = 8;
 
 /// Starts a client of `keyspace`, bound to `address` (unspecified: the kernel chooses). Its thread
-/// ends when `stop` says so, or with the last clone of the returned handle. It handles values of
-/// any length.
+/// ends at the `stop`, or when the last clone of the returned handle is dropped. It supports values
+/// of any length.
 pub fn start_client(
     stop: &Stop,
     address: Ipv4Addr,
@@ -24,7 +25,7 @@ pub fn start_client(
     start_client_as(new_client_id()?, stop, address, keyspace)
 }
 
-/// The same, with a new unique id.
+/// Like [`start_client`], with a given client id, which must be unique.
 pub fn start_client_as(
     id: ClientId,
     stop: &Stop,
@@ -52,7 +53,7 @@ pub fn new_client_id() -> io::Result<ClientId> {
     Ok(ClientId::new(now().unix_ms, crate::random()?))
 }
 
-/// Gives a client a new id if replicas have forgotten the old one.
+/// Gives the client a new id if replicas have forgotten the old one.
 pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
     if core.is_expired() {
         core.rename(new_client_id()?);
@@ -60,7 +61,8 @@ pub fn renew_client_id(core: &mut ClientCore) -> io::Result<()> {
     Ok(())
 }
 
-/// Passes arrived datagrams to a client, up to this many batches; returns whether there were any.
+/// Receives up to this many batches and passes their datagrams to a client. Returns whether there
+/// were any.
 pub fn receive_into(
     core: &mut ClientCore,
     endpoint: &mut UdpEndpoint,

@@ -3,7 +3,7 @@
 use nicekv_proto::Now;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Reads both clocks. The boot-time clock continues while the machine is suspended, so that a lease
+/// Reads both clocks. The boot-time clock also advances while the machine is suspended, so a lease
 /// cannot outlive a suspension (R12).
 pub fn now() -> Now {
     let boot = clock_gettime(ClockId::Boottime);
@@ -15,8 +15,8 @@ pub fn now() -> Now {
     }
 }
 
-/// A duration for people: in seconds from ten seconds on, in tenths below, in milliseconds below
-/// one second.
+/// Formats a duration for people: in seconds from ten seconds on, in tenths of a second below that,
+/// in milliseconds below one second.
 pub fn in_words(duration: std::time::Duration) -> String {
     match duration.as_millis() + u128::from(duration.subsec_nanos() % 1_000_000 >= 500_000) {
         milliseconds @ 0..1_000 => format!("{milliseconds} ms"),
@@ -33,7 +33,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn durations_have_the_digits_that_people_read() {
+    fn durations_are_rounded_for_people() {
         for (nanoseconds, words) in [
             (4_999_999_964, "5 s"),
             (0, "0 ms"),

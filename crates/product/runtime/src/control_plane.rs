@@ -1,5 +1,5 @@
-//! Protocol of the metadata service's TCP port: frames of [`FramedStream`](crate::FramedStream), of
-//! which the dialling side's first one is a [`Greeting`].
+//! Protocol of the metadata service's TCP port: frames of [`FramedStream`](crate::FramedStream).
+//! The first frame of the dialling side is a [`Greeting`].
 //!
 //! ```text
 //!  switch agent                    metadata                       admin command
@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::FrameLimits;
 
-/// Bounds of a stream to or from the metadata service.
+/// Limits of a stream to or from the metadata service.
 pub const CONTROL_LIMITS: FrameLimits = FrameLimits {
     frame_bytes_max: CONTROL_MESSAGE_BYTES_MAX,
     output_bytes_max: 2 * CONTROL_MESSAGE_BYTES_MAX,
@@ -28,7 +28,7 @@ pub const CONTROL_LIMITS: FrameLimits = FrameLimits {
 pub struct Greeting {
     magic: [u8; 6],
     version: u8,
-    /// Its role.
+    /// Role of the dialling side.
     pub role: Role,
 }
 
@@ -44,53 +44,58 @@ pub enum Role {
     Admin,
 }
 
-/// Question of a command. The answer is one frame of JSON: a [`NotLeading`] if the instance does
-/// not lead.
+/// Request of a command. The answer is one frame of JSON: a [`NotLeading`] if the instance does not
+/// lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdminRequest {
     /// Nodes, partitions, tables.
     Status,
-    /// What a client needs: a `nicekv_metadata::ClusterInfo`.
+    /// Cluster information for a client: a `nicekv_metadata::ClusterInfo`.
     ClusterInfo,
-    /// The same for a chunk target, which reports its progress.
+    /// The same for a chunk target. The request reports the target's progress.
     Target(TargetReport),
-    /// Starts a garbage collection round: its number, or the reason of refusal, as a `Result`; it
-    /// is persisted when the answer comes.
+    /// Starts a garbage collection round. The answer is a `Result`: the number of the round, once
+    /// it is persisted, or the reason of refusal.
     CollectChunks,
-    /// Answered by `true` when every partition has all its replicas consistent and all tables are
-    /// acknowledged.
+    /// Answered by `true` once all replicas of every partition are consistent and the switches have
+    /// acknowledged all tables.
     Ready,
-    /// Effects of a change of nodes: a [`nicekv_metadata::Plan`], or the reason of refusal in one
-    /// line, as a `Result`.
+    /// Previews a change of nodes. The answer is a `Result`: a [`nicekv_metadata::Plan`], or the
+    /// reason of refusal in one line.
     Plan(Change),
-    /// The same, and starts the change: it is persisted when the answer comes.
+    /// Starts a change of nodes. Answered like [`Self::Plan`], once the change is persisted.
     Change(Change),
-    /// Effects of a change of keyspaces: a [`nicekv_metadata::KeyspacePlan`], or the reason of
-    /// refusal, likewise.
+    /// Previews a change of keyspaces. The answer is a `Result`: a
+    /// [`nicekv_metadata::KeyspacePlan`], or the reason of refusal in one line.
     PlanKeyspace(KeyspaceChange),
-    /// The same, and starts the change: it is persisted when the answer comes.
+    /// Starts a change of keyspaces. Answered like [`Self::PlanKeyspace`], once the change is
+    /// persisted.
     ChangeKeyspace(KeyspaceChange),
-    /// What the installed tables do with a key: a [`SwitchAnswer`] of each switch.
+    /// Table entries that match a key: a [`SwitchAnswer`] of each switch.
     Lookup(Lookup),
-    /// For a node's TCP port: its state of the partition with this number, a [`NodeAnswer`].
+    /// For a node's TCP port: asks for the node's state of the partition with this number, a
+    /// [`NodeAnswer`].
     Partition(u32),
-    /// For a node: traces this client, and no other; the answer is a [`NodeTrace`] without events.
+    /// For a node's TCP port: traces this client, and no other. The answer is a [`NodeTrace`]
+    /// without events.
     Watch(u64),
-    /// For a node: events of this client's requests since then, a [`NodeTrace`].
+    /// For a node's TCP port: asks for the events of this client's requests since [`Self::Watch`],
+    /// a [`NodeTrace`].
     Watched(u64),
-    /// For a node's TCP port: histograms of its stages, and who answered its gets,
+    /// For a node's TCP port: asks for histograms of its stages, and for counts of its gets, as
     /// [`NodeDurations`].
     Durations,
-    /// For a node's TCP port: a consistent copy of the partition with this number, as
-    /// [`BackupFrame`]s. One per connection.
+    /// For a node's TCP port: asks for a consistent copy of the partition with this number, as
+    /// [`BackupFrame`]s. At most one per connection.
     Backup(u32),
-    /// Effects of a change of a keyspace's partitions: a [`nicekv_metadata::PartitionPlan`], or the
-    /// reason of refusal, as a `Result`.
+    /// Previews a change of a keyspace's partitions. The answer is a `Result`: a
+    /// [`nicekv_metadata::PartitionPlan`], or the reason of refusal in one line.
     PlanPartitions(PartitionChange),
-    /// The same, and starts the change: it is persisted when the answer comes.
+    /// Starts a change of partitions. Answered like [`Self::PlanPartitions`], once the change is
+    /// persisted.
     ChangePartitions(PartitionChange),
-    /// Reports the sockets on which a process of the cluster receives; answered by `true`. Only for
-    /// [`Status`].
+    /// Reports the sockets on which a process of the cluster receives, for [`Status`]. Answered by
+    /// `true`.
     Listening(ListeningReport),
 }
 
@@ -99,50 +104,51 @@ pub enum AdminRequest {
 pub enum BackupFrame {
     /// First frame: describes the entries.
     Begin {
-        /// The epoch.
+        /// Epoch of the partition.
         epoch: u32,
         /// Index of the last decision that the backup includes.
         index: u64,
     },
-    /// A sequence of [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry), unordered,
-    /// without duplicate keys.
+    /// Entries in the format of [`put_keyed_entry`](nicekv_proto::recovery::put_keyed_entry), in
+    /// any order, with each key once.
     Entries(Vec<u8>),
     /// Last frame: the backup is complete.
     End,
-    /// The backup is refused or aborted, for this reason; another attempt may succeed.
+    /// The node refuses or aborts the backup for this reason. Another attempt may succeed.
     Refused(String),
-    /// A part of the large value of the first sent entry whose value is not complete.
+    /// A part of a large value. The receiver needs it for the first entry whose value is not
+    /// complete yet.
     Part {
-        /// Name: client of the op that wrote it …
+        /// Client of the op that wrote the value; with `sequence`, the value's name.
         client: u64,
-        /// … and its sequence.
+        /// Sequence of that op.
         sequence: u64,
-        /// Offset: end of the part before.
+        /// Offset of this part: the end of the previous one.
         offset: u32,
-        /// Not empty.
+        /// Bytes of the part, at least one.
         bytes: Vec<u8>,
     },
 }
 
-/// What a switch's installed tables do with a key.
+/// Entries of a switch's installed tables that match a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchAnswer {
-    /// Its name.
+    /// Name of the switch.
     pub switch: String,
-    /// Newest term that it accepts.
+    /// Newest term that the switch accepts.
     pub term: u64,
-    /// Generation of its tables; `None`: it has none.
+    /// Generation of the tables; `None`: there are none.
     pub generation: Option<u64>,
-    /// Matching entries; `None`: it did not answer.
+    /// Matching entries; `None`: the switch did not answer.
     pub found: Option<Found>,
 }
 
 /// A node's state of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAnswer {
-    /// Its number.
+    /// Number of the node.
     pub node: u16,
-    /// Newest term of a metadata leader that it has seen.
+    /// Newest metadata term that the node has seen.
     pub term: u64,
     /// `None`: the node does not know the partition.
     pub partition: Option<NodePartition>,
@@ -151,28 +157,28 @@ pub struct NodeAnswer {
 /// State of a partition at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePartition {
-    /// The epoch that it is in.
+    /// Epoch of the partition at this node.
     pub epoch: u32,
-    /// outside, joining, handoff or consistent.
+    /// One of: outside, joining, handoff, consistent.
     pub standing: String,
-    /// The primary.
+    /// Number of the primary.
     pub primary: u16,
-    /// Whether it is the primary and has recovered.
+    /// Whether this node is the primary and has recovered.
     pub leads: bool,
-    /// Ops that are prepared but not decided.
+    /// Number of ops that are prepared but not decided.
     pub open_ops: usize,
-    /// Last decision in its log.
+    /// Index of the last decision in the node's log.
     pub logged: u64,
-    /// Last decision that every member has.
+    /// Index of the last decision that every member has.
     pub released: u64,
 }
 
 /// Histograms of a node since its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDurations {
-    /// Its number.
+    /// Number of the node.
     pub node: u16,
-    /// Stage and counts by bucket, as in [`nicekv_proto::Durations::counts`].
+    /// For each stage: its name, and counts by bucket as in [`nicekv_proto::Durations::counts`].
     pub stages: Vec<(String, Vec<u64>)>,
     /// Gets answered by the node.
     #[serde(default)]
@@ -182,44 +188,45 @@ pub struct NodeDurations {
 /// Gets answered by a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeGets {
-    /// By its process.
+    /// Gets answered by the node's process.
     pub by_process: u64,
-    /// By its kernel.
+    /// Gets answered by the program in the node's kernel.
     pub by_kernel: u64,
-    /// Gets of other nodes' hot keys, answered from copies (H6); included above.
+    /// Gets of other nodes' hot keys, answered from copies (H6). They are included in the counts
+    /// above.
     pub of_copies: u64,
 }
 
 /// Trace of a client's requests at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTrace {
-    /// Its number.
+    /// Number of the node.
     pub node: u16,
-    /// Its boot-time clock when it answered.
+    /// Boot-time clock of the node when it answered.
     pub now_ns: u64,
-    /// In order.
+    /// Events in chronological order.
     pub events: Vec<NodeEvent>,
 }
 
 /// A traced event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEvent {
-    /// Time on its boot-time clock.
+    /// Time of the event by the node's boot-time clock.
     pub at_ns: u64,
-    /// Request of the client.
+    /// Sequence number of the client's request.
     pub sequence: u64,
     /// What happened.
     pub what: String,
-    /// Responsible node, if not this one.
+    /// The node that caused the event, if it is another one.
     pub by: Option<u16>,
 }
 
-/// Answer of an instance that does not lead, to any question.
+/// Answer to any request from a metadata instance that does not lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotLeading {
-    /// Name of the instance. No other answer has a field of this name.
+    /// The answering instance. No other answer has a field of this name.
     pub not_leading: ControlPlane,
-    /// State known to the last leader, if it was asked for.
+    /// State known to the last leader, if the request was for it.
     pub last_known: Option<Box<Status>>,
 }
 
@@ -232,22 +239,22 @@ impl NotLeading {
         serde_json::to_vec(self).expect("plain data always encodes")
     }
 
-    /// `Some` if the answer is one.
+    /// Decodes an answer; `None` if it is not a `NotLeading`.
     pub fn decode(json: &[u8]) -> Option<Self> {
         json.starts_with(b"{\"not_leading\":").then(|| serde_json::from_slice(json).ok()).flatten()
     }
 }
 
-/// A frame that was not expected.
+/// Why a frame was not accepted.
 #[derive(Debug, Error)]
 pub enum ControlPlaneError {
-    /// Another protocol.
+    /// The peer speaks another protocol.
     #[error("the peer does not speak the control protocol of nicekv")]
     NotOurs,
-    /// Another release.
+    /// The peer belongs to another release.
     #[error("the peer speaks version {0} of the control protocol, this program version {VERSION}")]
     Version(u8),
-    /// Not an encoding of the expected message.
+    /// The frame is not an encoding of the expected message.
     #[error("malformed control message: {0}")]
     Malformed(#[from] postcard::Error),
 }
@@ -256,22 +263,23 @@ const MAGIC: [u8; 6] = *b"nicekv";
 pub(crate) const VERSION: u8 = 14;
 
 impl Greeting {
-    /// First frame of a connection.
+    /// The first frame of a connection.
     pub fn new(role: Role) -> Self {
         Self { magic: MAGIC, version: VERSION, role }
     }
 
-    /// Whether this is the first frame of such a connection.
+    /// Version in a greeting; `None` if the frame is no greeting.
     fn of_version(frame: &[u8]) -> Option<u8> {
         frame.first_chunk::<7>().filter(|start| start[..6] == MAGIC).map(|start| start[6])
     }
 
-    /// Version of another release, if this is its first frame.
+    /// Version in a greeting of another release; `None` for this release, or if the frame is no
+    /// greeting.
     pub(crate) fn other_version(frame: &[u8]) -> Option<u8> {
         Self::of_version(frame).filter(|version| *version != VERSION)
     }
 
-    /// Decodes and checks the first frame.
+    /// Decodes and checks the first frame of a connection.
     pub fn decode(frame: &[u8]) -> Result<Self, ControlPlaneError> {
         match Self::of_version(frame) {
             Some(VERSION) => Ok(postcard::from_bytes(frame)?),
@@ -286,7 +294,7 @@ pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
     postcard::to_allocvec(message).expect("plain data always encodes")
 }
 
-/// Reads a request.
+/// Decodes a request.
 pub fn decode<M: DeserializeOwned>(frame: &[u8]) -> Result<M, ControlPlaneError> {
     Ok(postcard::from_bytes(frame)?)
 }

@@ -1,12 +1,12 @@
-//! Inboxes: datagrams between threads of one process are passed in memory, not through the kernel.
+//! Inboxes: threads of one process pass datagrams to each other in memory, not through the kernel.
 //!
 //! ```text
 //!   send ─ is there an inbox at the address? ─ yes ─▶ Inbox, bounded ─ its thread sleeps? ─▶ wake
 //!                                            └ no ──▶ socket
 //! ```
 //!
-//! The owner of an inbox keeps its socket for all other senders. An inbox has the semantics of a
-//! socket buffer: what does not fit is lost, and the protocols retry.
+//! The owner of an inbox keeps its socket for all other senders. Like a socket buffer, a full inbox
+//! drops datagrams, and the protocols retry.
 
 use crate::{Message, Waker};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Bytes that an inbox holds, as requested for a socket's buffer.
+/// Most bytes in an inbox: the size that is requested for socket buffers.
 const INBOX_BYTES_MAX: usize = 4 << 20;
 
 /// The inboxes of a process, by address; clones share them.
@@ -24,7 +24,7 @@ pub(crate) struct LocalNetwork(Arc<RwLock<HashMap<SocketAddrV4, Arc<Inbox>>>>);
 #[derive(Debug)]
 struct Inbox {
     datagrams: Mutex<Datagrams>,
-    /// The owner sleeps, or is about to: the sender must wake it.
+    /// The owner sleeps, or is about to sleep: the sender must wake it.
     is_asleep: AtomicBool,
     waker: Waker,
 }
@@ -33,12 +33,12 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Datagrams {
     bytes: Vec<u8>,
-    /// Sender and end of each.
+    /// For each datagram: sender, and end in `bytes`.
     ends: Vec<(SocketAddrV4, usize)>,
 }
 
 impl Datagrams {
-    /// `false` if there is no room.
+    /// Adds a datagram; returns `false` if the inbox is full.
     fn push(&mut self, from: SocketAddrV4, bytes: &[u8]) -> bool {
         let has_room = self.bytes.len() + bytes.len() <= INBOX_BYTES_MAX;
         if has_room {
@@ -51,22 +51,22 @@ impl Datagrams {
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
-        // Releases memory after a flood.
+        // Releases memory after a burst.
         self.bytes.shrink_to(INBOX_BYTES_MAX / 16);
         self.ends.shrink_to(INBOX_BYTES_MAX / 1024);
     }
 }
 
 impl Inbox {
-    /// Datagrams are complete whenever the lock is free: a panicking holder loses at most one.
+    /// Ignores lock poisoning: a thread that panics with the lock loses at most one datagram.
     fn datagrams(&self) -> MutexGuard<'_, Datagrams> {
         self.datagrams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LocalNetwork {
-    /// Creates an inbox for `address`, whose thread `waker` wakes; it exists until the port is
-    /// dropped.
+    /// Creates an inbox for `address`; senders wake its thread with `waker`. The inbox is removed
+    /// when the port is dropped.
     pub(crate) fn join(&self, address: SocketAddrV4, waker: Waker) -> LocalPort {
         let inbox = Inbox { datagrams: Mutex::default(), is_asleep: AtomicBool::new(false), waker };
         let own = Arc::new(inbox);
@@ -74,7 +74,7 @@ impl LocalNetwork {
         LocalPort { network: self.clone(), address, own, received: Datagrams::default() }
     }
 
-    /// Puts datagrams of `from` into the inbox at `to`; returns how many were lost, or `None` if
+    /// Puts datagrams from `from` into the inbox at `to`. Returns how many were lost, or `None` if
     /// there is no inbox.
     pub(crate) fn deliver<'a>(
         &self,
@@ -94,7 +94,7 @@ impl LocalNetwork {
     }
 }
 
-/// Owner's side of an inbox.
+/// The owner's side of an inbox.
 #[derive(Debug)]
 pub(crate) struct LocalPort {
     network: LocalNetwork,
@@ -104,7 +104,7 @@ pub(crate) struct LocalPort {
 }
 
 impl LocalPort {
-    /// Takes out all datagrams.
+    /// Passes all datagrams to `handle` and removes them.
     pub(crate) fn receive(&mut self, mut handle: impl FnMut(Message<'_>)) {
         self.own.is_asleep.store(false, Ordering::SeqCst);
         self.received.clear();
@@ -117,19 +117,20 @@ impl LocalPort {
         }
     }
 
-    /// Whether there are datagrams. If not, and the thread `sleeps` now, the next sender wakes it.
+    /// Whether there are datagrams. If there are none and the thread is about to sleep (`sleeps`),
+    /// the next sender wakes it.
     pub(crate) fn is_left(&self, sleeps: bool) -> bool {
         if sleeps {
             self.own.is_asleep.store(true, Ordering::SeqCst);
         }
-        // Locked after the line above: a sender that comes after this check sees that the thread
-        // sleeps.
+        // The lock is taken after `is_asleep` was set: a sender that adds a datagram after this
+        // check sees the flag.
         !self.own.datagrams().ends.is_empty()
     }
 }
 
 impl Drop for LocalPort {
-    /// The owner has gone.
+    /// Removes the inbox.
     fn drop(&mut self) {
         self.network.0.write().expect("no holder of this lock panics").remove(&self.address);
     }
@@ -196,7 +197,7 @@ mod tests {
                     network.deliver(address(7), address(1), [&bytes[..]].into_iter());
                 }
             });
-            // The earlier one counts, too.
+            // The datagram of the check above is counted, too.
             let mut seen = 0;
             while seen <= count as usize {
                 // No deadline: a lost wake-up would hang the test.

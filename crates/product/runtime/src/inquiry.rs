@@ -1,12 +1,12 @@
 //! Queries to a role that runs on another thread, for operators.
 //!
 //! ```text
-//!   asker:  question ─▶ list, flag, wake ─────────────────────▶ waits, not for ever
-//!   role:                 its turn: is the flag up? ─▶ answers ──┘
+//!   caller:  question ─▶ queue it, set the flag, wake the role ──▶ wait, with a timeout
+//!   role:                 in each turn: is the flag set? ─▶ answer ─┘
 //! ```
 //!
-//! Without queries, a role only checks a flag per turn, without a lock. Answers are computed from
-//! the role's current state, on its own thread.
+//! Without queries, a role only checks a flag in each turn, without a lock. The role computes
+//! answers from its current state, on its own thread.
 
 use crate::Waker;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most waiting queries; further ones get no answer.
+/// Most waiting queries; further queries get no answer.
 const QUESTIONS_MAX: usize = 16;
 
 struct Shared<Q, A> {
@@ -24,22 +24,22 @@ struct Shared<Q, A> {
 
 struct Waiting<Q, A> {
     questions: Vec<(Q, SyncSender<A>)>,
-    /// Waker of the role, once it runs.
+    /// Waker of the role, once the role runs.
     waker: Option<Waker>,
     has_ended: bool,
 }
 
 impl<Q, A> Shared<Q, A> {
     fn locked(&self) -> MutexGuard<'_, Waiting<Q, A>> {
-        // The list is consistent whenever the lock is free.
+        // Ignores lock poisoning: the list is consistent whenever the lock is free.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The role's side.
+/// The role's side of the queue.
 pub struct Inquiries<Q, A>(Arc<Shared<Q, A>>);
 
-/// The callers' side; clones are equivalent.
+/// The callers' side of the queue; clones are equivalent.
 pub struct Inquirer<Q, A>(Arc<Shared<Q, A>>);
 
 impl<Q, A> Clone for Inquirer<Q, A> {
@@ -56,7 +56,7 @@ impl<Q, A> Default for Inquiries<Q, A> {
 }
 
 impl<Q, A> Inquiries<Q, A> {
-    /// The callers' side.
+    /// A callers' side of this queue.
     pub fn inquirer(&self) -> Inquirer<Q, A> {
         Inquirer(self.0.clone())
     }
@@ -67,7 +67,7 @@ impl<Q, A> Inquiries<Q, A> {
         waker.wake();
     }
 
-    /// Answers all queries. To be called in each turn, after the waker was cleared.
+    /// Answers all waiting queries. Call it in each turn, after the waker was cleared.
     pub fn answer(&self, mut answer: impl FnMut(Q) -> A) {
         if !self.0.is_asked.load(Ordering::Relaxed) {
             return;
@@ -75,14 +75,15 @@ impl<Q, A> Inquiries<Q, A> {
         self.0.is_asked.store(false, Ordering::SeqCst);
         let questions = std::mem::take(&mut self.0.locked().questions);
         for (question, asker) in questions {
-            // The caller may have given up.
+            // The caller may have timed out.
             let _ = asker.try_send(answer(question));
         }
     }
 }
 
 impl<Q, A> Inquirer<Q, A> {
-    /// The role's answer. `None`: timeout, the role has stopped, or too many queries are waiting.
+    /// Asks the role. `None`: the timeout has expired, the role has stopped, or too many queries
+    /// are waiting.
     pub fn ask(&self, question: Q, timeout: Duration) -> Option<A> {
         let (asker, answered) = sync_channel(1);
         {
@@ -101,7 +102,7 @@ impl<Q, A> Inquirer<Q, A> {
 }
 
 impl<Q, A> Drop for Inquiries<Q, A> {
-    /// Callers must not wait for a role that has stopped.
+    /// Ends all waiting queries: callers must not wait for a role that has stopped.
     fn drop(&mut self) {
         let mut waiting = self.0.locked();
         waiting.has_ended = true;
@@ -161,14 +162,14 @@ mod tests {
         assert_eq!(inquiries.0.locked().questions.len(), QUESTIONS_MAX);
         let mut answered = 0;
         inquiries.answer(|()| answered += 1);
-        assert_eq!(answered, QUESTIONS_MAX, "it does them when it can, whoever still listens");
+        assert_eq!(answered, QUESTIONS_MAX, "waiting queries are answered even after their timeouts");
         let late = inquirer.clone();
         let asking = std::thread::spawn(move || inquirer.ask((), Duration::from_secs(60)));
         while inquiries.0.locked().questions.is_empty() {
             std::thread::yield_now();
         }
         drop(inquiries);
-        assert_eq!(asking.join().unwrap(), None, "told at once");
-        assert_eq!(late.ask((), Duration::from_secs(60)), None, "as is who comes late");
+        assert_eq!(asking.join().unwrap(), None, "a waiting query ends at once when the role stops");
+        assert_eq!(late.ask((), Duration::from_secs(60)), None, "a later query gets no answer");
     }
 }

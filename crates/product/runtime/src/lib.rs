@@ -1,7 +1,7 @@
 //! Drivers of the pure cores: sockets, clocks, threads and disks.
 //!
-//! One thread per role. A thread sleeps in `ppoll` with nanosecond timeouts, and nothing on the path of a request
-//! goes through an async runtime:
+//! One thread per role. A thread sleeps in `ppoll` with nanosecond timeouts, and no request passes
+//! through an async runtime:
 //!
 //! ```text
 //!            ┌──────────────── wait (ppoll) ◀───────────────┐
@@ -12,8 +12,8 @@
 //!            └──────────────▶ wait
 //! ```
 //!
-//! - [`UdpEndpoint`]: batches of datagrams in and out. What the kernel does not take is counted as
-//!   lost: the protocols retry.
+//! - [`UdpEndpoint`]: sends and receives batches of datagrams. Datagrams that the kernel refuses
+//!   are counted as lost; the protocols retry.
 //! - [`Uplink`]: a client's endpoint, which may run a switch's pipeline itself.
 //! - [`FramedStream`]: length-prefixed frames over non-blocking TCP, bounded.
 //! - [`now`], [`Waker`], [`Stop`]: clocks, waking a role from another thread, stopping all roles.
@@ -61,7 +61,7 @@ pub fn random() -> std::io::Result<u64> {
     getrandom::u64().map_err(std::io::Error::from)
 }
 
-/// A random 128-bit name.
+/// A random 128-bit id.
 pub fn random_id() -> std::io::Result<u128> {
     Ok(u128::from(random()?) << 64 | u128::from(random()?))
 }

@@ -1,16 +1,16 @@
-//! Thread of the metadata service: runs its core, UDP towards nodes, and TCP towards switch agents
-//! and operators.
+//! Thread of the metadata service: runs its core, UDP to and from nodes, and TCP to and from switch
+//! agents and operators.
 //!
 //! ```text
-//!  nodes ◀── UDP ──▶ ┌──────────┐ ──Persist──▶ Keeper, a thread: StateFile (compare, write, force, rename), alone;
-//!                    │ Metadata │ ◀─Persisted──                   or SharedStore (an election, and etcd)
+//!  nodes ◀── UDP ──▶ ┌──────────┐ ──Persist──▶ Keeper, a thread: StateFile (compare, write, fsync, rename) of a single instance;
+//!                    │ Metadata │ ◀─Persisted──                   or SharedStore (an election, and etcd) of several
 //!  agents ◀─ TCP ──▶ └──────────┘ ◀─ TCP ──▶ admin commands
 //! ```
 //!
 //! An instance that does not lead has no core: it ignores nodes, keeps agents connected, and tells
 //! commands which other instances exist.
 //!
-//! A step is persisted before any message that depends on it leaves (R13): the core yields such
+//! A step is persisted before any message that depends on it is sent (R13): the core yields such
 //! messages only after [`Metadata::handle_storage`].
 
 mod admin_commands;
@@ -44,15 +44,15 @@ use std::io;
 use std::net::{SocketAddrV4, TcpListener};
 use thiserror::Error;
 
-/// Batches received before decisions are made.
+/// Most batches that are received before decisions are made.
 const RECEIVE_ROUNDS_MAX: usize = 8;
-/// Interval at which a standby instance checks its connections.
+/// Interval at which a standby instance checks its connections for timeouts.
 const STANDBY_TICK: Duration = Duration::from_secs(1);
 
-/// Why the metadata service has stopped.
+/// Why the metadata service has failed.
 #[derive(Debug, Error)]
 pub enum MetadataError {
-    /// Its sockets failed.
+    /// The service's sockets have failed.
     #[error("the metadata service's sockets: {0}")]
     Io(#[from] io::Error),
     /// A step could not be persisted.
@@ -63,26 +63,26 @@ pub enum MetadataError {
 /// Statistics of the metadata service and the cluster.
 #[derive(Clone, Debug)]
 pub struct MetadataObservation {
-    /// The cluster; `None` if this instance does not lead.
+    /// State of the cluster; `None` if this instance does not lead.
     pub status: Option<Status>,
-    /// This instance.
+    /// State of this instance.
     pub control_plane: ControlPlane,
-    /// Messages received from other releases.
+    /// Number of messages received from other releases.
     pub other_version: u64,
-    /// Histogram of the time to persist a step.
+    /// Histogram of the time that it takes to persist a step.
     pub persists: Durations,
-    /// Counters of its socket.
+    /// Counters of the service's socket.
     pub datagrams: DatagramCounters,
 }
 
-/// Where the metadata service can be queried.
+/// Queries the statistics of the metadata service.
 pub type MetadataInquirer = Inquirer<(), MetadataObservation>;
 
 /// A metadata service that is ready to run.
 pub struct MetadataService<K> {
-    /// Present while it leads, or has not learned yet that it no longer does.
+    /// `Some` while the instance leads, or has not learned yet that it was deposed.
     core: Option<Metadata>,
-    /// Configuration of the core to be created when it is elected.
+    /// Configuration of the core that is created when the instance is elected.
     config: Option<Config>,
     keeper: K,
     endpoint: UdpEndpoint,
@@ -92,13 +92,13 @@ pub struct MetadataService<K> {
     others: Vec<(String, Vec<SocketAddrV4>)>,
     inquiries: Inquiries<(), MetadataObservation>,
     persists: Durations,
-    /// The step being persisted.
+    /// When persisting the current step began.
     persist_began_ns: u64,
 }
 
 impl MetadataService<Alone> {
-    /// A single instance. `core` was created from the state in `store`; `endpoint` is for nodes,
-    /// `listeners` for agents (with their names) and operators.
+    /// A single instance. `core` was created from the state in `store`. `endpoint` serves nodes;
+    /// `listeners` serve operators and the agents of the named switches.
     pub fn new(
         core: Metadata,
         store: impl StateStore<Error: Into<KeeperError>> + Send + 'static,
@@ -111,7 +111,7 @@ impl MetadataService<Alone> {
 }
 
 impl<K: Keeper> MetadataService<K> {
-    /// One of several instances, which leads when `keeper` says so.
+    /// One of several instances. It leads while `keeper` has elected it.
     pub fn standing_by(
         config: Config,
         keeper: K,
@@ -145,7 +145,8 @@ impl<K: Keeper> MetadataService<K> {
         }
     }
 
-    /// Sets its name for commands, and the names and addresses of all instances, this one included.
+    /// Sets the instance's name, and the names and addresses of all instances including this one,
+    /// for commands.
     #[must_use]
     pub fn known_as(mut self, name: &str, all: Vec<(String, Vec<SocketAddrV4>)>) -> Self {
         let (instance, store) = (name.to_owned(), self.keeper.name().to_owned());
@@ -156,12 +157,12 @@ impl<K: Keeper> MetadataService<K> {
         self
     }
 
-    /// Where other threads can query it.
+    /// Lets other threads query the service.
     pub fn inquirer(&self) -> MetadataInquirer {
         self.inquiries.inquirer()
     }
 
-    /// Serves until `stop`, or a failure.
+    /// Serves until `stop` or a failure.
     pub fn run(mut self, stop: &Stop) -> Result<(), MetadataError> {
         let waker = Waker::new()?;
         stop.register(&waker);
@@ -209,8 +210,8 @@ impl<K: Keeper> MetadataService<K> {
 
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..RECEIVE_ROUNDS_MAX {
-            // The clock is read after receiving: after a pause of the process, leases would
-            // otherwise seem to have been granted earlier.
+            // The clock is read after receiving. Otherwise, after a pause of the process, leases
+            // would seem to have been granted earlier.
             let (core, other_releases, mut received_at) =
                 (&mut self.core, &mut self.connections.other_releases, None);
             let left = self.endpoint.receive(|message| {
@@ -234,7 +235,7 @@ impl<K: Keeper> MetadataService<K> {
         let listeners = self.listeners.iter().map(readable);
         let mut descriptors: Vec<PollFd<'_>> =
             fixed.into_iter().chain(listeners).chain(self.connections.interests()).collect();
-        // Connections have timeouts on standby, too.
+        // A standby instance, too, must close connections that time out.
         let deadline_ns = match &self.core {
             Some(core) => core.next_deadline(),
             None => Some(now().after(STANDBY_TICK)),
@@ -246,7 +247,7 @@ impl<K: Keeper> MetadataService<K> {
         Ok(())
     }
 
-    /// Makes decisions until there is nothing more to do.
+    /// Lets the core decide until it has nothing more to persist or send.
     fn decide(&mut self) -> Result<(), MetadataError> {
         loop {
             if let Some(core) = &mut self.core {
@@ -262,7 +263,7 @@ impl<K: Keeper> MetadataService<K> {
         }
     }
 
-    /// Returns whether the keeper had news.
+    /// Processes the keeper's events. Returns whether there were any.
     fn follow_keeper(&mut self) -> Result<bool, MetadataError> {
         let mut has_news = false;
         while let Some(event) = self.keeper.poll().map_err(MetadataError::Storage)? {
@@ -278,7 +279,7 @@ impl<K: Keeper> MetadataService<K> {
     fn handle(&mut self, now: Now, event: ElectionEvent) -> Result<(), MetadataError> {
         match (event, &mut self.core) {
             (ElectionEvent::Elected { state }, _) => {
-                let config = self.config.clone().expect("only who stands by is elected");
+                let config = self.config.clone().expect("only a standby instance is elected");
                 let core = Metadata::new(config, state.as_deref(), now);
                 let mut core = core.map_err(|error| MetadataError::Storage(error.into()))?;
                 self.connections.announce_agents(now, &mut core);

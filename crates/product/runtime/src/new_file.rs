@@ -4,14 +4,14 @@
 //!   create ─▶ .NAME.nicekv-new, locked ─▶ write … ─▶ finish: synced, renamed to NAME
 //!                     │ error, SIGINT, SIGTERM, SIGHUP
 //!                     ▼
-//!                  removed; NAME is what it was
+//!                  removed; NAME is unchanged
 //! ```
 //!
-//! A file left by a killed process (`kill -9`, power loss) is no longer locked, so the next process
-//! that writes the same file replaces it. While it is locked, another process is writing the file,
-//! and a second one is refused.
+//! If a process is killed (`kill -9`, power loss), its temporary file is left behind without a
+//! lock, and the next process that writes the same target replaces it. A locked temporary file
+//! means that another process is writing the target, so a second writer is refused.
 //!
-//! An existing target that is no regular file (a terminal, a pipe, `/dev/null`) is written
+//! An existing target that is not a regular file (a terminal, a pipe, `/dev/null`) is written
 //! directly. Symbolic links are followed.
 
 use rustix::fs::{RenameFlags, renameat_with};
@@ -23,16 +23,17 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// Before the umask.
+/// File mode, before the umask applies.
 const MODE_OF_ANY: u32 = 0o666;
 const MODE_OF_PRIVATE: u32 = 0o600;
-/// Attempts to lock a file that is being renamed, before it counts as busy.
+/// Attempts to lock the temporary file, which another process may be renaming, before it counts as
+/// busy.
 const TRIES_MAX: usize = 8;
 
-/// Files to be removed if a signal ends the process.
+/// Temporary files to remove if a signal ends the process.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file being written; it is removed if it is dropped before [`Self::finish`].
+/// A file that is being written. It is removed if it is dropped before [`Self::finish`].
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -41,7 +42,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Replaces the file at `path`, if any; an existing file's mode is kept.
+    /// Starts a file that will replace the one at `path`, if any. The mode of an existing file is
+    /// kept.
     ///
     /// # Errors
     /// Another process is writing the same file, or the directory is not writable.
@@ -61,10 +63,10 @@ impl NewFile {
         }
     }
 
-    /// Creates a file that only its owner can read.
+    /// Like [`Self::create`], for a file that only its owner can read.
     ///
     /// # Errors
-    /// As [`Self::create`].
+    /// See [`Self::create`].
     pub fn create_private(path: &Path) -> io::Result<Self> {
         let created = Self::create_with(path, MODE_OF_PRIVATE)?;
         created.file.set_permissions(fs::Permissions::from_mode(MODE_OF_PRIVATE))?;
@@ -73,7 +75,7 @@ impl NewFile {
 
     fn create_with(path: &Path, mode: u32) -> io::Result<Self> {
         let beside = beside(path)?;
-        // Held so that a signal handler finds both the file and its registration, or neither.
+        // Locked until the file is registered, so that a signal handler finds both or neither.
         let mut unfinished = unfinished();
         for _ in 0..TRIES_MAX {
             let Some(file) = open(&beside, mode)? else { continue };
@@ -82,7 +84,7 @@ impl NewFile {
                 Err(TryLockError::WouldBlock) => break,
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // It may have been renamed in between.
+            // Another process may have renamed the file before it was locked here.
             let (ours, here) = (file.metadata()?, fs::symlink_metadata(&beside));
             if here.is_ok_and(|here| (here.dev(), here.ino()) == (ours.dev(), ours.ino())) {
                 unfinished.push(beside.clone());
@@ -96,33 +98,33 @@ impl NewFile {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
     }
 
-    /// The writer.
+    /// The file to write to.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Current path until it is finished.
+    /// Temporary path; empty if the target is written directly.
     pub fn path(&self) -> &Path {
         self.places.as_ref().map_or(Path::new(""), |(beside, _)| beside)
     }
 
-    /// Syncs it and renames it to its final path, replacing an existing file.
+    /// Syncs the file and renames it to its final path, replacing an existing file.
     ///
     /// # Errors
-    /// Error of the disk; then the new file is removed, and the existing one is unchanged.
+    /// A disk error. The new file is removed then, and the existing one is unchanged.
     pub fn finish(self) -> io::Result<()> {
         self.finish_by(|beside, path| fs::rename(beside, path))
     }
 
-    /// Syncs it and renames it to its final path, unless a file exists there.
+    /// Syncs the file and renames it to its final path, unless a file exists there.
     ///
     /// # Errors
-    /// As [`Self::finish`]; or a file exists.
+    /// As [`Self::finish`], or a file exists at the final path.
     pub fn finish_new(self) -> io::Result<()> {
         self.finish_by(|beside, path| {
             let here = rustix::fs::CWD;
             match renameat_with(here, beside, here, path, RenameFlags::NOREPLACE) {
-                // Not every file system supports this.
+                // Not every file system supports `RENAME_NOREPLACE`.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if !path.exists() => {
                     fs::rename(beside, path)
                 }
@@ -146,7 +148,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some((beside, _)) = &self.places {
-            // Still locked: no other process has it.
+            // The file is still locked, so no other process uses it.
             let mut unfinished = unfinished();
             let _ = fs::remove_file(beside);
             unfinished.retain(|other| other != beside);
@@ -154,10 +156,10 @@ impl Drop for NewFile {
     }
 }
 
-/// Writes a whole file, or leaves it unchanged.
+/// Replaces a whole file; on an error, it is unchanged.
 ///
 /// # Errors
-/// As [`NewFile::create`] and [`NewFile::finish`].
+/// See [`NewFile::create`] and [`NewFile::finish`].
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = NewFile::create(path)?;
     new.file().write_all(bytes)?;
@@ -165,7 +167,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// From now on SIGINT, SIGTERM and SIGHUP remove unfinished files before they end the process. For
-/// commands without handlers of their own.
+/// commands without signal handlers of their own.
 ///
 /// # Errors
 /// No thread is available.
@@ -177,13 +179,13 @@ pub fn remove_unfinished_on_signals() -> io::Result<()> {
 }
 
 fn begin_to_listen() -> io::Result<()> {
-    // An ignored signal (`nohup`) stays ignored.
+    // A SIGHUP that is ignored (`nohup`) stays ignored.
     let is_of_terminal = |signal: &i32| *signal != SIGHUP || !is_ignored(*signal);
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_of_terminal);
     let mut signals = signal_hook::iterator::Signals::new(signals)?;
     std::thread::Builder::new().name("unfinished".into()).spawn(move || {
         for signal in signals.forever() {
-            // Held until the end: nothing is finished from here on.
+            // Locked until the process ends, so that no file is finished meanwhile.
             let unfinished = unfinished();
             unfinished.iter().for_each(|path| drop(fs::remove_file(path)));
             let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -199,8 +201,8 @@ fn is_ignored(signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// As the kernel's `protected_symlinks`: another user's link in a world-writable directory is not
-/// followed.
+/// Like the kernel's `protected_symlinks`: does not follow another user's link in a world-writable
+/// directory.
 fn refuse_foreign_link(path: &Path) -> io::Result<()> {
     let link = fs::symlink_metadata(path)?;
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
@@ -214,7 +216,8 @@ fn refuse_foreign_link(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a new file, or an abandoned one of ours; `None`: it has just disappeared.
+/// Opens a new temporary file, or one that an earlier process of this user has left. `None`: it has
+/// just disappeared.
 fn open(path: &Path, mode: u32) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
@@ -271,7 +274,11 @@ mod tests {
         assert_eq!((names(scratch.path()), fs::read(&path).unwrap()), (vec!["out".into()], b"old".to_vec()));
         write_whole(&path, b"new").unwrap();
         assert_eq!((names(scratch.path()), fs::read(&path).unwrap()), (vec!["out".into()], b"new".to_vec()));
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640, "its mode stays");
+        assert_eq!(
+            fs::metadata(&path).unwrap().mode() & 0o777,
+            0o640,
+            "the mode of the existing file is kept"
+        );
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! Thread of a storage node: runs its core, its socket, its disk and its copy streams.
 //!
 //! ```text
-//!   recvmmsg… ─▶ poll ─▶ streams ─▶ forces done ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ force
+//!   recvmmsg… ─▶ poll ─▶ streams ─▶ finished syncs ─▶ deadline ─▶ batch end ─▶ storage… ─▶ sendmmsg ─▶ streams ─▶ sync
 //! ```
 //!
-//! It polls, and sleeps there, if nothing was received for a while; under load it still polls now
-//! and then.
+//! If nothing was received for a while, the thread sleeps in the poll. Under load it still polls at
+//! intervals, for its streams.
 //!
-//! A sync is left to another thread if there is more to receive or the disk is slow; if a sync on
+//! A sync is left to another thread if there is more to receive or the disk is slow. If a sync on
 //! this thread takes long, another thread takes over the node: see `hand_off`.
 //!
-//! The clock is read *after* a batch was received: a lease is then checked at a moment within the
-//! client's call, however long the process was paused (R12). A disk failure ends the node: the
-//! content of the disk is unknown from then on (docs/FAULTS.md row 8).
+//! The clock is read *after* a batch was received. So a lease is checked at a time within the
+//! client's call, however long the process was paused (R12). A disk failure ends the node, because
+//! the content of the disk is unknown from then on (docs/FAULTS.md row 8).
 
 mod backups;
 #[cfg(test)]
@@ -55,20 +55,20 @@ use std::sync::Arc;
 use streams::Streams;
 use thiserror::Error;
 
-/// Datagrams after which the received ones are processed.
+/// Number of received datagrams after which they are processed, even if more are waiting.
 const RECEIVED_MIN: u64 = 512;
-/// Under load, interval between polls.
+/// Interval between polls under load.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// Interval of checks of an engine that is syncing, or reclaiming.
+/// Interval between checks of an engine that is syncing, or reclaiming space.
 const BUSY_POLL: Duration = Duration::from_millis(5);
 
-/// Why a node has stopped.
+/// Why a node has failed.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// Its sockets failed.
+    /// The node's sockets have failed.
     #[error("the node's sockets: {0}")]
     Io(#[from] io::Error),
-    /// Its disk failed.
+    /// The node's disk has failed.
     #[error("the node's storage: {0}")]
     Storage(#[from] StoreError),
 }
@@ -76,17 +76,17 @@ pub enum NodeError {
 /// Statistics of a node and its drivers.
 #[derive(Clone, Debug)]
 pub struct NodeObservation {
-    /// Of its core.
+    /// Statistics of the core.
     pub status: NodeStatus,
-    /// Of its socket.
+    /// Counters of the socket.
     pub datagrams: DatagramCounters,
-    /// Of its log; `None` if it is volatile.
+    /// Statistics of the log; `None` if the node is volatile.
     pub log: Option<LogObservation>,
-    /// Gets answered by its kernel; `None` if that is not used.
+    /// Statistics of gets answered in the kernel; `None` if there is no kernel program.
     pub kernel: Option<KernelObservation>,
 }
 
-/// Where a node can be queried.
+/// Queries the statistics of a node.
 pub type NodeInquirer = Inquirer<(), NodeObservation>;
 
 /// A node that is ready to run.
@@ -99,28 +99,28 @@ pub struct Node {
     inquiries: Inquiries<(), NodeObservation>,
     look_at_ns: u64,
     busy_poll: BusyPoll,
-    /// A sync was made on this thread, and is to be processed at once.
+    /// A sync was made on this thread; its completion must be processed at once.
     has_synced: bool,
     kernel: Option<Kernel>,
 }
 
-/// What was received.
+/// How much was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Received {
     Nothing,
     All,
-    /// There may be more.
+    /// More datagrams may be waiting.
     More,
 }
 
-/// Datagrams of one batch: many of them come from many callers.
+/// Datagrams that were received together: many datagrams, or a bundle, mean many callers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
     datagrams: usize,
     has_bundle: bool,
 }
 
-/// More than one caller causes at once.
+/// A single caller causes fewer datagrams than this at once.
 const BATCH_MIN: usize = 4;
 
 impl Batch {
@@ -138,15 +138,15 @@ impl Batch {
     }
 }
 
-/// Ready inputs, apart from those that can be checked without a system call.
+/// Readiness of the inputs that only a system call can check.
 struct Ready {
     datagrams: bool,
     streams: bool,
 }
 
 impl Node {
-    /// `core` and `storage` as opened together; `listener` is bound to the uplink's address;
-    /// `waker` is the one that `storage` wakes.
+    /// A node of `core` and `storage`, which were opened together. `listener` must be bound to the
+    /// uplink's address, and `waker` must be the one that `storage` wakes.
     pub fn new(
         core: Replica,
         storage: NodeStorage,
@@ -171,38 +171,38 @@ impl Node {
         }
     }
 
-    /// Lets this kernel program answer gets. The core
-    /// [tells](nicekv_replica::NodeConfig::tells_visibility) what is visible.
+    /// Lets this kernel program answer gets. The core must be configured to
+    /// [report](nicekv_replica::NodeConfig::tells_visibility) which values are visible.
     pub fn with_kernel(mut self, program: Box<dyn Program + Send>, size: Size) -> Self {
         self.kernel = Some(Kernel::new(program, size));
         self
     }
 
-    /// Lets this run scripts.
+    /// Lets the node run scripts.
     pub fn with_scripts(mut self, scripts: Scripts) -> Self {
         self.core.run_scripts(scripts);
         self
     }
 
-    /// Where other threads can query it.
+    /// Lets other threads query the node.
     pub fn inquirer(&self) -> NodeInquirer {
         self.inquiries.inquirer()
     }
 
-    /// Uses a queue that callers already have.
+    /// Answers the queries of this queue, which callers already have.
     pub fn answering(mut self, inquiries: Inquiries<(), NodeObservation>) -> Self {
         self.inquiries = inquiries;
         self
     }
 
-    /// Runs until `stop`, or a failure.
+    /// Runs the node until `stop` or a failure.
     pub fn run(self, stop: &Stop) -> Result<(), NodeError> {
         stop.register(&self.waker);
         self.inquiries.begin(&self.waker);
         hand_off::run(Leading { node: Box::new(self), stop })
     }
 
-    /// Does the work that is due, or waits; returns a sync to be made on this thread.
+    /// Waits for work and does it. Returns a sync that this thread must make.
     fn turn(&mut self) -> Result<Option<Arc<LogSyncing>>, NodeError> {
         let (received, has_streams) = self.wait()?;
         let now = now();
@@ -274,8 +274,8 @@ impl Node {
         Ok(Ready { datagrams: is_ready(&descriptors[0]), streams: descriptors[2..].iter().any(is_ready) })
     }
 
-    /// Inboxes are checked without a system call; the socket only if they are empty, or if it is
-    /// known to be readable.
+    /// Receives datagrams. Inboxes are checked first, without a system call. The socket is checked
+    /// if they are empty, or if it is known to be readable.
     fn receive(&mut self, is_readable: bool) -> io::Result<Received> {
         let (core, mut received_at, mut batch) = (&mut self.core, None, Batch::default());
         self.uplink.receive_local(|message| {
@@ -295,8 +295,8 @@ impl Node {
         let enough = self.uplink.counters().received + RECEIVED_MIN;
         let (mut received_at, mut left, mut batch) = (None, Left::More, Batch::default());
         while left == Left::More && self.uplink.counters().received < enough {
-            // Read for each batch: a batch that arrived while the process was paused must not be
-            // judged by an earlier lease.
+            // The clock is read for each batch: if a batch arrived while the process was paused,
+            // its requests must be checked against the lease as of now (R12).
             let (core, mut now) = (&mut self.core, None);
             left = self.uplink.receive(|message| {
                 let now = *now.get_or_insert_with(crate::now);
@@ -325,7 +325,7 @@ fn observe(
     }
 }
 
-/// A running node, on whichever thread.
+/// A running node on the thread that currently leads it.
 struct Leading<'a> {
     node: Box<Node>,
     stop: &'a Stop,

@@ -6,8 +6,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Shared by the roles of a process: once stopped, each leaves its loop. The first failure is kept
-/// as the reason.
+/// Stop flag that the roles of a process share: once it is set, each role leaves its loop. The
+/// first failure is kept as the reason.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     shared: Arc<Mutex<Shared>>,
@@ -21,7 +21,7 @@ struct Shared {
 }
 
 impl Stop {
-    /// Not stopped.
+    /// A flag that is not set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,7 +50,8 @@ impl Stop {
         self.locked().failure.clone()
     }
 
-    /// `waker` is woken by the stop, or at once if already stopped.
+    /// Registers a waker that the stop will wake. It is woken at once if the roles were stopped
+    /// already.
     pub fn register(&self, waker: &Waker) {
         self.locked().wakers.push(waker.clone());
         if self.is_stopped() {
@@ -68,7 +69,7 @@ impl Stop {
         Ok(())
     }
 
-    /// Calls `act` periodically until the stop.
+    /// Calls `act` every `pause` until the stop.
     pub fn every(&self, pause: Duration, mut act: impl FnMut()) -> io::Result<()> {
         let waker = Waker::new()?;
         self.register(&waker);
@@ -79,10 +80,12 @@ impl Stop {
         Ok(())
     }
 
-    /// From now on Ctrl-C and SIGTERM stop the roles; a second one ends the process at once.
+    /// From now on SIGINT (Ctrl-C) and SIGTERM stop the roles; a second signal ends the process at
+    /// once.
     pub fn on_signals(&self) -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
-            // Registered first, so that it checks the flag before the current signal has raised it.
+            // This handler is registered first, so that it checks the flag before the same signal
+            // sets it.
             signal_hook::flag::register_conditional_shutdown(signal, 1, self.flag.clone())?;
         }
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
@@ -115,7 +118,7 @@ mod tests {
         stop.fail("and then the network");
         other.join().unwrap().unwrap();
         assert_eq!(stop.failure().as_deref(), Some("the disk is gone"));
-        // A late waker is woken at once.
+        // A waker that is registered after the stop is woken at once.
         stop.wait().unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! Framed TCP streams, non-blocking: each frame is preceded by its length as a 32-bit big-endian
 //! number.
 //!
-//! Both directions are bounded ([`FrameLimits`]). A stream whose output is full accepts no more
-//! frames and reads no input until the peer has read: that is the backpressure.
+//! Both directions are bounded ([`FrameLimits`]). For backpressure, a stream whose output is full
+//! accepts no more frames and reads no input until the peer has read some output.
 
 use crate::wait::{PollFd, interest};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -14,7 +14,7 @@ const LENGTH_BYTES: usize = 4;
 const READ_BYTES: usize = 64 << 10;
 const BACKLOG: i32 = 64;
 
-/// Bounds of a stream.
+/// Limits of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameLimits {
     /// Longest frame accepted or sent.
@@ -26,24 +26,24 @@ pub struct FrameLimits {
 /// Why a stream is unusable.
 #[derive(Debug, Error)]
 pub enum StreamError {
-    /// The peer has closed it.
+    /// The peer has closed the connection.
     #[error("the peer has closed the connection")]
     Closed,
-    /// A frame exceeds the limit.
+    /// A frame exceeds `frame_bytes_max`.
     #[error("a frame of {bytes} bytes is above the limit of {bytes_max}")]
     FrameTooLong {
-        /// Its stated length.
+        /// Length of the frame, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit, in bytes.
         bytes_max: usize,
     },
-    /// The output is full: the peer does not read.
+    /// The output is full because the peer does not read.
     #[error("the peer does not read: {bytes} bytes wait for it")]
     OutputFull {
-        /// Waiting bytes.
+        /// Unsent bytes.
         bytes: usize,
     },
-    /// The operating system's reason.
+    /// Error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -55,12 +55,12 @@ pub struct FramedStream {
     limits: FrameLimits,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Sent bytes of `output`.
+    /// Number of bytes of `output` that were sent.
     sent: usize,
 }
 
 impl FramedStream {
-    /// For a non-blocking connection, established or still [dialling](dial).
+    /// Wraps a non-blocking connection, established or still [being dialled](dial).
     pub fn new(stream: TcpStream, limits: FrameLimits) -> Self {
         Self { stream, limits, input: Vec::new(), output: Vec::new(), sent: 0 }
     }
@@ -70,22 +70,22 @@ impl FramedStream {
         interest(&self.stream, self.has_room(), self.has_output())
     }
 
-    /// Whether another frame may be queued, and input is read.
+    /// Whether the output has room: another frame may be queued, and input is read.
     pub fn has_room(&self) -> bool {
         self.output.len() - self.sent < self.limits.output_bytes_max
     }
 
-    /// Whether a frame is incomplete.
+    /// Whether only part of the next frame has arrived.
     pub fn has_partial_input(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Whether output is unsent.
+    /// Whether queued output is unsent.
     pub fn has_output(&self) -> bool {
         self.sent < self.output.len()
     }
 
-    /// Queues a frame. Fails if the stream has no room.
+    /// Queues a frame. Fails if the output is full.
     pub fn queue(&mut self, frame: &[u8]) -> Result<(), StreamError> {
         if frame.len() > self.limits.frame_bytes_max {
             let bytes_max = self.limits.frame_bytes_max;
@@ -99,7 +99,7 @@ impl FramedStream {
         Ok(())
     }
 
-    /// Sends what the kernel accepts.
+    /// Sends as much output as the kernel accepts.
     pub fn flush(&mut self) -> Result<(), StreamError> {
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
@@ -115,7 +115,8 @@ impl FramedStream {
         Ok(())
     }
 
-    /// Reads once and returns every complete frame, unless the output is full.
+    /// Reads once and passes every complete frame to `handle`. Does nothing while the output is
+    /// full.
     pub fn receive(&mut self, mut handle: impl FnMut(&[u8])) -> Result<(), StreamError> {
         if !self.has_room() {
             return Ok(());
@@ -150,12 +151,13 @@ impl FramedStream {
     }
 }
 
-/// A connection in progress is like one without input: the poll will tell.
+/// Whether to retry later. While a connection is being established, it counts as one without input;
+/// polling shows the outcome.
 fn is_not_yet(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected)
 }
 
-/// Begins to connect; the first read or write shows the outcome.
+/// Begins to connect. The first read or write reports success or failure.
 pub fn dial(address: SocketAddrV4) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -169,8 +171,8 @@ pub fn dial(address: SocketAddrV4) -> io::Result<TcpStream> {
 /// A non-blocking listener. Fails if the address already has one.
 pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    // Only lets a restarted process bind while old connections remain; a second listener is refused
-    // all the same.
+    // Allows a restarted process to bind while connections of the old one remain. A second listener
+    // is still refused.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -178,8 +180,8 @@ pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The next connection of a listener, non-blocking; `None` if there is none, or if the process has
-/// run out of descriptors: open connections continue, and the peer waits.
+/// Accepts the next connection, non-blocking. `None` if there is none, or if the process has run
+/// out of descriptors; then open connections continue, and the peer waits.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
     match listener.accept() {
         Ok((stream, _)) => {
@@ -187,7 +189,7 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
             stream.set_nodelay(true)?;
             Ok(Some(stream))
         }
-        // A connection that was closed before it was accepted is no failure.
+        // The peer has closed the connection before it was accepted, which is no failure.
         Err(error)
             if matches!(
                 error.kind(),
@@ -268,7 +270,7 @@ mod tests {
         one.queue(&[0; 300_000]).unwrap();
         assert!(!one.has_room());
         assert!(matches!(one.queue(&[0]), Err(StreamError::OutputFull { bytes: 600_008 })));
-        // A length above the limit is refused at once, not after that many bytes.
+        // A length above the limit is refused before the frame itself arrives.
         other.stream.write_all(&u32::MAX.to_be_bytes()).unwrap();
         one.output.clear();
         assert!(matches!(receive_one(&mut one), Err(StreamError::FrameTooLong { bytes: 4_294_967_295, .. })));

@@ -1,10 +1,11 @@
 //! Switches: the agent's streams to the metadata service, and the user-space switch.
 //!
-//! The user-space switch is one UDP socket that receives for every address of its device without a
-//! more specific socket, vrings included. It runs the reference model's pipeline on each datagram
-//! ([`Router::process`]: admit, match, stamp), and forwards it from its own address. The kernel
-//! does the work of ports and cables: servers are known by their addresses. Senders in its own
-//! process run the pipeline themselves, as its [edges](edge).
+//! The user-space switch is one UDP socket. It receives datagrams for every address of its device,
+//! vrings included, for which no more specific socket exists. It runs the reference model's
+//! pipeline on each datagram ([`Router::process`]: admit, match, stamp), and forwards the result
+//! from its own address. The kernel does the work of ports and links: servers are identified by
+//! their addresses. Senders in the same process run the pipeline themselves, as [edges](edge) of
+//! the switch.
 
 mod client_trace;
 mod edge;
@@ -32,18 +33,18 @@ use std::io;
 use std::net::SocketAddrV4;
 use thiserror::Error;
 
-/// Pause between attempts to reach the metadata service.
+/// Pause between attempts to connect to the metadata service.
 const REDIAL_PAUSE: Duration = Duration::from_millis(20);
-/// Batches forwarded before the agent is served.
+/// Most batches that are forwarded before the agent is served.
 const FORWARD_ROUNDS_MAX: usize = 16;
 
-/// Why a switch does not run.
+/// Why a switch cannot run.
 #[derive(Debug, Error)]
 pub enum SwitchError {
-    /// Its rings are unusable.
+    /// The vrings are invalid.
     #[error(transparent)]
     Vrings(#[from] TableError),
-    /// The operating system's reason.
+    /// Error of the operating system.
     #[error("the switch's sockets: {0}")]
     Io(#[from] io::Error),
 }
@@ -51,27 +52,26 @@ pub enum SwitchError {
 /// Statistics of a switch.
 #[derive(Clone, Debug)]
 pub struct SwitchObservation {
-    /// Newest term seen.
+    /// Newest metadata term that the switch has seen.
     pub term: u64,
-    /// Installed generation; `None` before the first installation.
+    /// Generation of the installed tables; `None` before the first installation.
     pub generation: Option<u64>,
-    /// Size and hits of each table.
+    /// Size of each table, and number of lookups that it matched.
     pub tables: Vec<TableStatus>,
-    /// Global counters.
+    /// Counters of the whole switch.
     pub counters: Counters,
-    /// Whether it is connected to the metadata service.
+    /// Whether the agent is connected to a metadata instance.
     pub is_connected: bool,
-    /// Metadata instances of another release.
+    /// Metadata instances of another release that were met.
     pub other_version: OtherVersion,
 }
 
-/// Where a switch can be queried; `None`: its back end did not answer.
+/// Queries the statistics of a switch. The answer is `None` if its back end did not answer.
 pub type SwitchInquirer = Inquirer<(), Option<SwitchObservation>>;
 
-/// The streams on which a switch's agent serves the metadata service: dialled by the agent,
-/// repeatedly, one to each instance, so that a new leader need not wait; only the leader uses its
-/// stream.
-/// comes to lead need not wait; only the leader uses its own.
+/// The streams on which a switch's agent serves the metadata service. The agent keeps dialling one
+/// stream to each instance, so that a new leader finds it connected; only the leader sends
+/// requests.
 pub struct AgentLink {
     name: String,
     streams: Vec<InstanceLink>,
@@ -81,12 +81,12 @@ pub struct AgentLink {
     other_version: OtherVersion,
 }
 
-/// An instance of another protocol version.
+/// Disconnects because a metadata instance speaks another protocol version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OtherVersion {
-    /// Number of disconnects for that reason.
+    /// Number of such disconnects.
     pub count: u64,
-    /// The last one, with its version.
+    /// Address and protocol version of the last such instance.
     pub last: Option<(SocketAddrV4, u8)>,
 }
 
@@ -94,12 +94,12 @@ struct InstanceLink {
     metadata: SocketAddrV4,
     stream: Option<FramedStream>,
     dial_at_ns: u64,
-    /// Its ports, and those known to have a dead link.
+    /// Last report sent to the instance: the switch's ports, and those with a dead link.
     told: Option<(Option<Vec<u16>>, Vec<u16>)>,
 }
 
 impl AgentLink {
-    /// For the switch `name`, to the TCP addresses of the metadata instances.
+    /// Links the switch `name` to the metadata instances at these TCP addresses.
     pub fn new(name: impl Into<String>, instances: &[SocketAddrV4]) -> Self {
         let link =
             |&metadata: &SocketAddrV4| InstanceLink { metadata, stream: None, dial_at_ns: 0, told: None };
@@ -114,21 +114,22 @@ impl AgentLink {
         }
     }
 
-    /// For a switch that processes packets elsewhere: how datagrams of a traced client are seen.
+    /// For a switch that processes packets outside this process: sets how a traced client's
+    /// datagrams are observed.
     #[must_use]
     pub fn seeing_by(mut self, client_tracer: ClientTracer) -> Self {
         self.client_tracer = client_tracer;
         self
     }
 
-    /// For a switch with trunks to others: it reports dead links.
+    /// For a switch with trunks to other switches: dead trunk links are reported.
     #[must_use]
     pub fn watching(mut self, trunk_links: TrunkLinks) -> Self {
         self.trunk_links = trunk_links;
         self
     }
 
-    /// Where other threads can query the switch.
+    /// Lets other threads query the switch.
     pub fn inquirer(&self) -> SwitchInquirer {
         self.inquiries.inquirer()
     }
@@ -144,7 +145,8 @@ impl AgentLink {
         missing.map(|link| link.dial_at_ns).chain(self.trunk_links.next_deadline()).min()
     }
 
-    /// Processes input. A broken stream is dialled again later: requests are repeated there.
+    /// Processes input. A broken stream is dialled again later; the metadata service repeats its
+    /// requests then.
     pub fn turn<B: Backend, M: TermStore>(&mut self, now: Now, agent: &mut SwitchAgent<B, M>) {
         self.trunk_links.look(now);
         for link in &mut self.streams {
@@ -173,7 +175,7 @@ impl AgentLink {
         }
     }
 
-    /// Answers queries of other threads.
+    /// Answers queries from other threads.
     fn answer<B: Backend, M: TermStore>(&self, agent: &mut SwitchAgent<B, M>) {
         self.inquiries.answer(|()| match agent.handle(ControlRequest::Status { term: agent.term() }) {
             ControlReply::Status { term, generation, tables, counters } => {
@@ -194,7 +196,7 @@ impl InstanceLink {
         Ok(())
     }
 
-    /// Reports ports and dead links, unless the instance knows them.
+    /// Reports the ports and dead links if they differ from the last report.
     fn tell(&mut self, present: Option<Vec<u16>>, down: Option<&[u16]>) -> Result<(), crate::StreamError> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         if present.is_none() && down.is_none() {
@@ -212,7 +214,7 @@ impl InstanceLink {
     }
 }
 
-/// Reads the stream once; returns any error.
+/// Reads the stream once and executes its requests. An error means that the stream must be closed.
 fn serve<B: Backend, M: TermStore>(
     stream: &mut FramedStream,
     agent: &mut SwitchAgent<B, M>,
@@ -235,7 +237,7 @@ fn serve<B: Backend, M: TermStore>(
     Ok(stream.flush()?)
 }
 
-/// Executes a request, and adds what only the agent's environment knows.
+/// Executes a request, and adds facts that only the agent's environment knows.
 fn handle<B: Backend, M: TermStore>(
     agent: &mut SwitchAgent<B, M>,
     client_tracer: &mut ClientTracer,
@@ -253,13 +255,13 @@ fn handle<B: Backend, M: TermStore>(
 enum ServeError {
     #[error(transparent)]
     Stream(#[from] crate::StreamError),
-    /// The other side belongs to another release, and hangs up.
+    /// The instance belongs to another release, and closes the connection.
     #[error("the metadata service speaks control protocol {0}")]
     OtherVersion(u8),
 }
 
-/// Serves the metadata service for a switch whose packets are processed elsewhere (in the kernel),
-/// until `stop`.
+/// Serves the metadata service until `stop`, for a switch whose packets are processed in the
+/// kernel.
 pub fn run_agent<B: Backend, M: TermStore>(
     mut link: AgentLink,
     agent: &mut SwitchAgent<B, M>,
@@ -279,13 +281,13 @@ pub fn run_agent<B: Backend, M: TermStore>(
     Ok(())
 }
 
-/// Agent of a back end without tables; `memory` holds its durable state.
+/// An agent of a back end without tables. `memory` persists its term.
 pub fn agent<B: Backend>(backend: B, memory: Option<TermFile>) -> SwitchAgent<B, Option<TermFile>> {
     let term = memory.as_ref().map_or(0, TermFile::term);
     SwitchAgent::with_term_store(backend, term, memory)
 }
 
-/// The user-space switch.
+/// A switch whose pipeline runs in this process.
 pub struct UserSpaceSwitch {
     endpoint: UdpEndpoint,
     agent: SwitchAgent<EdgeRouters, Option<TermFile>>,
@@ -293,8 +295,9 @@ pub struct UserSpaceSwitch {
 }
 
 impl UserSpaceSwitch {
-    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); its port is the
-    /// wire port. Without a file it forgets the seen terms with its process.
+    /// A switch without tables on a bound socket ([`UdpEndpoint::bind_switch`]); the socket's port
+    /// is the wire port. Without a term file, the switch forgets the terms that it has seen when
+    /// its process ends.
     pub fn new<V: TryInto<VringSet>>(
         endpoint: UdpEndpoint,
         vrings: V,
@@ -310,7 +313,7 @@ impl UserSpaceSwitch {
         Ok(Self { endpoint, agent, link })
     }
 
-    /// Where senders of this process become its edges.
+    /// Lets senders of this process become edges of the switch.
     pub fn edges(&mut self) -> Edges {
         self.agent.backend_mut().edges()
     }
@@ -337,7 +340,7 @@ impl UserSpaceSwitch {
         Ok(())
     }
 
-    /// Sleeps; returns whether a stream of the agent is ready.
+    /// Sleeps until there is work. Returns whether a stream of the agent is ready.
     fn sleep(&self, waker: &Waker) -> io::Result<bool> {
         let fixed = [readable(&self.endpoint), readable(waker)];
         let mut descriptors: Vec<PollFd<'_>> = fixed.into_iter().chain(self.link.interests()).collect();
@@ -365,14 +368,14 @@ impl UserSpaceSwitch {
     }
 }
 
-/// Destination of a datagram, with the bytes if it is a piece of a scan.
+/// Called with each destination, and with the bytes to send if the datagram is a piece of a scan.
 type Forward<'a> = &'a mut dyn FnMut(SocketAddrV4, Option<&[u8]>);
 
-/// Runs the pipeline on a datagram. One that is for no vring has no receiver, and is dropped. A
-/// piece of a scan is forwarded as it is at that moment, anything else in its final form.
-/// that moment, all else as it is in the end.
+/// Runs the pipeline on a datagram. A datagram for no vring has no receivers, and is dropped. Each
+/// piece of a scan is forwarded with the bytes that it has at that moment, any other datagram with
+/// its final bytes.
 fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut [u8], forward: Forward<'_>) {
-    // Time matters only for hot keys.
+    // Only hot keys depend on the time.
     let now_ns = if edge::is_of_hot_keys(bytes) { now().boot_ns } else { 0 };
     let mut passed = router.process(now_ns, Ingress::Socket, from, to, bytes);
     while let DatagramVerdict::Piece(hop, rest) = passed {
@@ -384,7 +387,7 @@ fn route(router: &mut Router, from: SocketAddrV4, to: SocketAddrV4, bytes: &mut 
     let mut receivers = [HostId(0); GROUP_MEMBERS_MAX];
     let mut count = 0;
     let mut receive = |hop: Hop| {
-        // Behind a socket there are no trunks; configurations with trunks are refused.
+        // A user-space switch has no trunks: configurations with trunks are refused.
         let Some(host) = hop.host() else { return };
         receivers[count] = host;
         count += 1;
@@ -414,7 +417,7 @@ mod tests {
                 None => whole.push(to),
             });
             received.extend(whole.into_iter().map(|to| (to, bytes.to_vec())));
-            // Traffic between hosts does not pass the switch.
+            // The pipeline ignores traffic between hosts.
             let is_plain = fixture.expected(true).is_none();
             (!is_plain || !received.is_empty()).then_some(received)
         };

@@ -1,15 +1,16 @@
-//! System calls without a safe library: batches of datagrams, and socket options.
+//! System calls that have no safe wrapper: batches of datagrams, and socket options.
 //!
 //! ```text
-//!   datagrams ─▶ by destination and length ─▶ GSO batches ─ sendmmsg ─▶ one packet per batch, cut where the path demands it
-//!   recvmmsg ─▶ what the path has merged ─▶ datagrams
+//!   datagrams ─▶ grouped by destination and length ─▶ GSO batches ─ sendmmsg ─▶ one packet per batch, segmented by the kernel or device
+//!   recvmmsg ─▶ GRO batches ─▶ split into datagrams
 //! ```
 //!
-//! A *GSO batch* is one message that the kernel carries as one packet as far as it can
-//! (`UDP_SEGMENT`, `UDP_GRO`): most of the cost per datagram is paid once for all.
+//! A *GSO batch* is one message of several datagrams, which the kernel carries as one packet as far
+//! as it can (`UDP_SEGMENT`, `UDP_GRO`): most of the cost per datagram is paid once per batch.
 //!
-//! All of the crate's `unsafe` is here and in `memory`. The rule that makes it sound: headers are filled in just before a call from
-//! slices that outlive it, only as many as the call is told of, and the kernel writes at most the lengths they state.
+//! All `unsafe` code of datagrams and sockets is here. It is sound because headers are filled in
+//! just before each call, from slices that outlive the call; the call gets the number of filled
+//! headers; and the kernel writes at most the lengths that they state.
 
 #![allow(
     unsafe_code,
@@ -28,9 +29,9 @@ use std::mem::size_of;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most datagrams of one sending call, and most messages of one receiving call.
+/// Most datagrams per sending call, and most messages per receiving call.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Control buffer size: an `IP_PKTINFO` message and the length of merged datagrams.
+/// Control buffer size: room for an `IP_PKTINFO` message and a GRO segment length.
 const CONTROL_BYTES: usize = 64;
 
 const NOBODY: libc::sockaddr_in = libc::sockaddr_in {
@@ -40,25 +41,26 @@ const NOBODY: libc::sockaddr_in = libc::sockaddr_in {
     sin_zero: [0; 8],
 };
 
-/// Control messages need the alignment of their header.
+/// A control buffer, aligned for the headers of control messages.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// What the kernel reports about a message.
+/// Control messages that the kernel attaches to a received message.
 #[derive(Default)]
 struct Notes {
     destination: Option<Ipv4Addr>,
-    /// Length of each of its datagrams except the last, which may be shorter.
+    /// Length of each datagram of a GRO batch except the last, which may be shorter.
     segment: Option<usize>,
-    /// Only after [`stamp_received`].
+    /// Set only on sockets with [`stamp_received`].
     stamped_unix_ns: Option<u64>,
 }
 
 impl Notes {
     fn read(header: &libc::msghdr) -> Self {
         let mut notes = Self::default();
-        // SAFETY: the kernel has set `msg_controllen` to what it wrote to `msg_control`, which is still there; the macros
-        // walk no further, and the data of these messages are an `in_pktinfo`, an int and a `timespec`, read without assuming alignment.
+        // SAFETY: the kernel has set `msg_controllen` to the length that it wrote to `msg_control`,
+        // and that buffer is still alive. The macros read no further. The data of these messages
+        // are an `in_pktinfo`, an int and a `timespec`, which are read unaligned.
         unsafe {
             let mut message = libc::CMSG_FIRSTHDR(header);
             while let Some(control) = message.as_ref() {
@@ -84,50 +86,51 @@ impl Notes {
     }
 }
 
-/// Report the destination address of each received datagram.
+/// Makes the kernel report the destination address of each received datagram.
 pub(crate) fn show_destination(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
 }
 
-/// Receive datagrams that arrive together as one message.
+/// Lets the kernel deliver datagrams that arrive together as one message (GRO).
 pub(crate) fn merge_received(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Never fragment: switches drop fragments.
+/// Makes the kernel never fragment datagrams: switches drop fragments.
 pub(crate) fn never_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
 }
 
-/// Report the kernel's receive time.
+/// Makes the kernel report the receive time of each packet.
 pub(crate) fn stamp_received(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
 /// A packet received by a packet socket.
 pub(crate) struct Stamped {
-    /// The interface.
+    /// The interface that received or sent the packet.
     pub(crate) ifindex: u32,
-    /// Whether it was sent, not received.
+    /// Whether this host sent the packet.
     pub(crate) is_outgoing: bool,
-    /// Receive time by the wall clock.
+    /// Receive time, wall clock.
     pub(crate) at_unix_ns: u64,
-    /// Bytes of the packet that were copied.
+    /// Number of bytes that were copied.
     pub(crate) length: usize,
 }
 
-/// Receives a packet, or as much of it as fits `bytes`, on a socket of [`stamp_received`].
+/// Receives a packet on a socket with [`stamp_received`]. A packet longer than `bytes` is
+/// truncated.
 pub(crate) fn receive_stamped(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Stamped> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control([0; CONTROL_BYTES]);
-    // SAFETY: these are plain data, of which zeros are values.
+    // SAFETY: both are plain data, for which all zeros are valid.
     let (mut address, mut header) =
         unsafe { (std::mem::zeroed::<libc::sockaddr_ll>(), std::mem::zeroed::<libc::msghdr>()) };
     header.msg_name = (&raw mut address).cast();
     header.msg_namelen = size_of::<libc::sockaddr_ll>() as u32;
     (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
     (header.msg_control, header.msg_controllen) = (control.0.as_mut_ptr().cast(), CONTROL_BYTES);
-    // SAFETY: everything that the header names outlives the call, in the lengths that it states.
+    // SAFETY: all buffers in the header outlive the call and have the lengths that it states.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
     let at_unix_ns = Notes::read(&header).stamped_unix_ns.ok_or(io::ErrorKind::InvalidData)?;
@@ -154,21 +157,22 @@ fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether an interface is up and has a signal.
+/// Whether an interface is up and has a carrier.
 pub(crate) fn has_carrier(socket: BorrowedFd<'_>, device: &str) -> io::Result<bool> {
-    // SAFETY: all zeros are a request without a name and flags.
+    // SAFETY: all zeros are a valid request, without a name and flags.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays zero.
+    // The name must end with a zero byte.
     if device.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     request.ifr_name.iter_mut().zip(device.bytes()).for_each(|(place, byte)| *place = byte as libc::c_char);
-    // SAFETY: the kernel reads the name and writes the flags, all within the request, which outlives the call.
+    // SAFETY: the kernel reads the name and writes the flags, all within the request, which outlives
+    // the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: this request's answer is flags.
+    // SAFETY: this request fills in the flags.
     let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
 }

@@ -1,12 +1,12 @@
-//! Term file of a switch's agent: the newest term, in one file that is replaced atomically.
+//! Term file of a switch agent: holds the newest metadata term, and is replaced atomically.
 //!
 //! ```text
-//!   switch-term.new ── write ── force ── rename ──▶ switch-term ── force of the directory ──▶ the term is obeyed
+//!   switch-term.new ── write ── fsync ── rename ──▶ switch-term ── fsync the directory ──▶ the agent accepts the term
 //!   term (8 bytes, big-endian) │ checksum of it (CRC32C, big-endian)
 //! ```
 //!
-//! So an agent refuses an older controller (R13) even after a restart. The tables are not stored:
-//! they are soft state.
+//! With it, an agent refuses an older controller (R13) even after a restart. The tables are not
+//! stored: they are soft state, which the metadata service installs again.
 
 use nicekv_store::{DataDirectory, Files};
 use nicekv_switch::control::TermStore;
@@ -22,23 +22,23 @@ const FILE_BYTES: usize = 12;
 /// Why the term could not be read.
 #[derive(Debug, Error)]
 pub enum TermFileError {
-    /// Error of the operating system.
+    /// Reading the file has failed.
     #[error("cannot read {path}: {source}", path = path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Unknown content.
+    /// The file has another length, or its checksum does not match.
     #[error("{path} is damaged: remove it only if no older metadata service can be running", path = path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// The term in a data directory, which stays locked as long as this lives.
+/// The term file of a data directory, which stays locked as long as this value exists.
 pub struct TermFile {
     files: Arc<dyn Files>,
     directory: DataDirectory,
@@ -46,7 +46,7 @@ pub struct TermFile {
 }
 
 impl TermFile {
-    /// Reads the term; 0 if there is none.
+    /// Reads the stored term; 0 if there is no file.
     pub fn open(files: Arc<dyn Files>, directory: DataDirectory) -> Result<Self, TermFileError> {
         let path = directory.path().join(FILE);
         let content = match files.open(&path, false) {
@@ -100,7 +100,7 @@ fn encode(term: u64) -> [u8; FILE_BYTES] {
     content
 }
 
-/// `None` if the checksum does not match; zeros do not match.
+/// Decodes a term; `None` if the checksum does not match. All zeros do not match.
 fn decode(content: &[u8; FILE_BYTES]) -> Option<u64> {
     let (term, checksum) = content.split_first_chunk::<8>()?;
     (crc32c::crc32c(term).to_be_bytes() == *checksum).then_some(u64::from_be_bytes(*term))
@@ -124,10 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_term_survives_a_power_loss_at_any_page() {
+    fn stored_term_survives_a_power_loss_at_any_page() {
         let disk = Forgetful::new(4);
         let files: Arc<dyn Files> = Arc::new(disk.clone());
-        assert_eq!(open(&files).unwrap().term(), 0, "nothing is remembered at first");
+        assert_eq!(open(&files).unwrap().term(), 0, "a new directory has no term");
         for term in [1, 7, 0x0102_0304_0506_0708] {
             open(&files).unwrap().store(term).unwrap();
             disk.power_loss(PowerLoss::DropAll);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_not_taken_for_a_term() {
+    fn damaged_term_file_is_refused() {
         let disk = Forgetful::new(4096);
         let files: Arc<dyn Files> = Arc::new(disk.clone());
         open(&files).unwrap().store(9).unwrap();

@@ -1,7 +1,8 @@
-//! A UDP socket that moves datagrams in batches.
+//! A UDP socket that sends and receives datagrams in batches.
 //!
-//! Datagrams may be lost: what the kernel does not take (no room, no route, no receiver) is counted
-//! and dropped, because the protocols above retry. Nothing here blocks or allocates per datagram.
+//! Datagrams may be lost: those that the kernel refuses (no room, no route, no receiver) are
+//! counted and dropped, because the protocols above retry. No function blocks, or allocates memory
+//! per datagram.
 
 use crate::sys::{self, BATCH_MAX, Left, ReceiveBatch, SendBatch};
 use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
@@ -19,11 +20,11 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 pub struct DatagramCounters {
     /// Datagrams received.
     pub received: u64,
-    /// Received datagrams longer than any of ours, dropped.
+    /// Received datagrams that were dropped because no message of the protocol is that long.
     pub too_long: u64,
     /// Datagrams accepted by the kernel.
     pub sent: u64,
-    /// Datagrams refused by the kernel.
+    /// Datagrams that the kernel refused.
     pub lost: u64,
 }
 
@@ -32,7 +33,7 @@ pub struct DatagramCounters {
 pub struct Message<'a> {
     /// The sender.
     pub from: SocketAddrV4,
-    /// Its destination, on an endpoint of [`UdpEndpoint::bind_switch`].
+    /// The destination address; `Some` only on an endpoint of [`UdpEndpoint::bind_switch`].
     pub destination: Option<Ipv4Addr>,
     /// The payload.
     pub bytes: &'a mut [u8],
@@ -40,20 +41,20 @@ pub struct Message<'a> {
 
 /// A datagram to be forwarded.
 enum Forwarded {
-    /// A received one: its index in `incoming`.
+    /// A received datagram: its index in `incoming`.
     Received(usize),
-    /// A new one: its range in `replaced`.
+    /// A new datagram: its range in `replaced`.
     Replaced(Range<usize>),
 }
 
-/// A bound UDP socket with its buffers.
+/// A bound UDP socket and its buffers.
 pub struct UdpEndpoint {
     socket: Socket,
     local: SocketAddrV4,
     incoming: ReceiveBatch,
     sending: SendBatch,
     outgoing: Vec<(Vec<u8>, SocketAddrV4)>,
-    /// Datagrams of a batch to be forwarded, with destinations.
+    /// Datagrams to be forwarded, with their destinations.
     forwards: Vec<(Forwarded, SocketAddrV4)>,
     replaced: Vec<u8>,
     counters: DatagramCounters,
@@ -65,8 +66,7 @@ impl UdpEndpoint {
         Self::bound(new_socket()?, address)
     }
 
-    /// Like [`Self::bind`], next to a switch on this machine that [shares](Self::share_port) the
-    /// port.
+    /// Like [`Self::bind`], on a port that a switch on this machine [shares](Self::share_port).
     pub fn bind_beside_switch(address: SocketAddrV4) -> io::Result<Self> {
         let socket = new_socket()?;
         socket.set_reuse_address(true)?;
@@ -75,8 +75,8 @@ impl UdpEndpoint {
         Ok(endpoint)
     }
 
-    /// Binds to every address of `device` without a more specific socket, and reports destinations.
-    /// Fails if the port is in use.
+    /// Binds to `port` on `device`, for all addresses that have no socket of their own. Received
+    /// messages have destinations. Fails if the port is in use.
     pub fn bind_switch(device: &str, port: u16) -> io::Result<Self> {
         let socket = new_socket()?;
         socket.bind_device(Some(device.as_bytes()))?;
@@ -84,9 +84,8 @@ impl UdpEndpoint {
         Self::bound(socket, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))
     }
 
-    /// Lets others bind to addresses of this port (with [`Self::bind_beside_switch`]), or stops
-    /// that. Allowed only while the switch's own cluster starts: a second switch would take the
-    /// traffic silently.
+    /// Allows or forbids other sockets on this port ([`Self::bind_beside_switch`]). Allow it only
+    /// while the switch's own cluster starts: a second switch could silently take the traffic.
     pub fn share_port(&self, shared: bool) -> io::Result<()> {
         self.socket.set_reuse_address(shared)
     }
@@ -106,17 +105,17 @@ impl UdpEndpoint {
         })
     }
 
-    /// Its bound address.
+    /// The address that the socket is bound to.
     pub fn local_address(&self) -> SocketAddrV4 {
         self.local
     }
 
-    /// Its counters.
+    /// Counters since the socket was bound.
     pub fn counters(&self) -> DatagramCounters {
         self.counters
     }
 
-    /// Receives one batch.
+    /// Receives one batch and passes its datagrams to `handle`.
     pub fn receive(&mut self, mut handle: impl FnMut(Message<'_>)) -> io::Result<Left> {
         let count = self.incoming.receive(self.socket.as_fd())?;
         for index in 0..count {
@@ -131,8 +130,8 @@ impl UdpEndpoint {
         Ok(self.incoming.left())
     }
 
-    /// Receives a batch and forwards its datagrams: `route` may change one and names its
-    /// destinations, or a replacement.
+    /// Receives one batch and forwards its datagrams. `route` may change a datagram, and calls its
+    /// second argument for each destination, optionally with other bytes to send there.
     pub fn forward(
         &mut self,
         mut route: impl FnMut(Message<'_>, &mut dyn FnMut(SocketAddrV4, Option<&[u8]>)),
@@ -171,7 +170,8 @@ impl UdpEndpoint {
         Ok(self.incoming.left())
     }
 
-    /// Sends what `fill` writes (to a cleared buffer) and addresses until it has no more.
+    /// Sends datagrams until `fill` returns `None`. `fill` writes each one to an empty buffer and
+    /// returns its destination.
     pub fn send_with(
         &mut self,
         mut fill: impl FnMut(&mut Vec<u8>) -> Option<SocketAddrV4>,
@@ -209,11 +209,11 @@ impl AsFd for UdpEndpoint {
 fn new_socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    // The kernel grants up to its own limit; less only means earlier losses in a burst.
+    // The kernel may grant less. A smaller buffer only loses datagrams of shorter bursts.
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
     sys::never_fragment(socket.as_fd())?;
-    // A kernel without GRO delivers one by one.
+    // Without GRO, the kernel delivers each datagram as one message.
     let _ = sys::merge_received(socket.as_fd());
     Ok(socket)
 }

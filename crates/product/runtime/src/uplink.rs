@@ -1,4 +1,4 @@
-//! Path of a role's datagrams: its socket, or an edge of a switch in its own process.
+//! A role's path to the network: its socket, or an edge of a switch in the same process.
 
 use crate::inbox::LocalPort;
 use crate::switch::{Edge, Edges};
@@ -7,8 +7,8 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A socket; on the edge of a switch also the switch's pipeline, run by the sender, and an inbox
-/// for other edges.
+/// A socket. On an edge of a switch, also the switch's pipeline, which the sender runs itself, and
+/// an inbox for datagrams from other edges.
 pub struct Uplink {
     endpoint: UdpEndpoint,
     edge: Option<(Edge, Edges)>,
@@ -16,43 +16,42 @@ pub struct Uplink {
 }
 
 impl From<UdpEndpoint> for Uplink {
-    /// Everything goes through the network: its switch matches.
+    /// Sends everything to the network, where a switch matches it.
     fn from(endpoint: UdpEndpoint) -> Self {
         Self { endpoint, edge: None, inbox: None }
     }
 }
 
 impl Uplink {
-    /// Matches here, with the tables of this process' switch. The endpoint must be bound to an
-    /// address of its own.
+    /// Matches datagrams in this thread, with the tables of this process' switch. The endpoint must
+    /// be bound to a specific address.
     pub fn on_edge(endpoint: UdpEndpoint, edges: &Edges) -> io::Result<Self> {
         let edge = edges.attach(&endpoint)?;
         Ok(Self { endpoint, edge: Some((edge, edges.clone())), inbox: None })
     }
 
-    /// From now on other edges pass datagrams in memory, and wake the thread with `waker` if it
-    /// [sleeps](Self::is_left). No effect without an edge.
-    /// who is on no edge.
+    /// From now on other edges pass datagrams in memory, and wake this thread with `waker` if it
+    /// [sleeps](Self::is_left). Has no effect without an edge.
     pub fn wake_with(&mut self, waker: &Waker) {
         if let Some((_, edges)) = &self.edge {
             self.inbox = Some(edges.network.join(self.endpoint.local_address(), waker.clone()));
         }
     }
 
-    /// Whether there is something to [receive](Self::receive_local). If not, and the thread
-    /// `sleeps` now, the next sender wakes it.
+    /// Whether there are datagrams to [receive](Self::receive_local). If there are none and the
+    /// thread is about to sleep (`sleeps`), the next sender wakes it.
     pub fn is_left(&self, sleeps: bool) -> bool {
         self.inbox.as_ref().is_some_and(|inbox| inbox.is_left(sleeps))
     }
 
-    /// Receives datagrams of other edges, without a system call.
+    /// Receives datagrams from other edges, without a system call.
     pub fn receive_local(&mut self, handle: impl FnMut(Message<'_>)) {
         if let Some(inbox) = &mut self.inbox {
             inbox.receive(handle);
         }
     }
 
-    /// Counters of its socket.
+    /// Counters of the socket.
     pub fn counters(&self) -> DatagramCounters {
         self.endpoint.counters()
     }

@@ -10,13 +10,12 @@ use std::os::fd::AsFd;
 /// A file descriptor with the events to wait for.
 pub use rustix::event::PollFd;
 
-/// Waits for input.
+/// Polls a descriptor for input.
 pub fn readable(descriptor: &impl AsFd) -> PollFd<'_> {
     PollFd::new(descriptor, PollFlags::IN)
 }
 
-/// Waits for what a stream needs now: input unless its output is full, room for output if some is
-/// unsent.
+/// Polls a stream's descriptor for input, for room for output, or for both.
 pub fn interest(descriptor: &impl AsFd, input: bool, output: bool) -> PollFd<'_> {
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, input);
@@ -24,7 +23,7 @@ pub fn interest(descriptor: &impl AsFd, input: bool, output: bool) -> PollFd<'_>
     PollFd::new(descriptor, flags)
 }
 
-/// Whether it is ready (errors and hang-ups count: reading tells which).
+/// Whether the descriptor is ready. Errors and hang-ups count: the next read returns them.
 pub fn is_ready(descriptor: &PollFd<'_>) -> bool {
     !descriptor.revents().is_empty()
 }
@@ -42,16 +41,15 @@ pub fn wait(descriptors: &mut [PollFd<'_>], deadline_ns: Option<u64>) -> io::Res
     }
 }
 
-/// Busy-polling of a role that has just had work: it expects more soon, so for a while it yields
-/// the processor and polls again instead of sleeping. A wake-up takes longer than the work that
-/// follows.
+/// Busy-polling: a role that has just had work expects more soon, so for a while it polls and
+/// yields the processor instead of sleeping. Waking up takes longer than the work that follows.
 ///
-/// After batches it does so as long as it pays: while at least a fourth of the recent work came
-/// within the polling time. If batches come at longer intervals, as from a gateway with many
-/// callers, every polling would end in a sleep anyway, and until then take a processor from those
-/// who prepare the next batch: yielding does not help them if they belong to another session or
-/// control group with a scheduler share of its own. After a single request it always polls: one
-/// caller is short of time, not of processors.
+/// After batches, it polls only as long as that pays: while at least a quarter of the recent work
+/// came within the polling time. If batches come at longer intervals, as from a gateway with many
+/// callers, every polling would end in a sleep anyway, and take processor time from the threads
+/// that prepare the next batch. (Yielding does not help threads of another session or control
+/// group, which the scheduler gives a share of its own.) After a single request it always polls:
+/// with one caller, latency matters and processors are free.
 #[derive(Clone, Copy, Debug)]
 pub struct BusyPoll {
     length: Duration,
@@ -61,12 +59,12 @@ pub struct BusyPoll {
     pays: bool,
 }
 
-/// Added when work came within the polling time.
+/// Credit for work that came within the polling time.
 const CREDIT_EARNED: u32 = 3;
-/// Subtracted when a batch did not.
+/// Credit lost by a batch that came later.
 const CREDIT_SPENT: u32 = 1;
 const CREDIT_MAX: u32 = 32;
-/// Below this, no polling after a batch.
+/// With less credit, there is no polling after a batch.
 const CREDIT_MIN: u32 = CREDIT_MAX / 2;
 
 impl BusyPoll {
@@ -74,12 +72,12 @@ impl BusyPoll {
     /// request.
     pub const DEFAULT: Duration = Duration::from_micros(60);
 
-    /// Polling time after work.
+    /// Polls for `length` after work.
     pub fn new(length: Duration) -> Self {
         Self { length, until_ns: 0, credit: CREDIT_MAX, pays: true }
     }
 
-    /// There was work.
+    /// Starts the polling time after work.
     pub fn begin(&mut self, now: Now) {
         if now.boot_ns <= self.until_ns {
             self.credit = (self.credit + CREDIT_EARNED).min(CREDIT_MAX);
@@ -88,7 +86,7 @@ impl BusyPoll {
         self.until_ns = now.after(self.length);
     }
 
-    /// There was a batch of work, from many callers.
+    /// Starts the polling time if it pays: there was a batch of work from many callers.
     pub fn begin_after_batch(&mut self, now: Now) {
         if now.boot_ns > self.until_ns {
             self.credit = self.credit.saturating_sub(CREDIT_SPENT);
@@ -97,13 +95,13 @@ impl BusyPoll {
         self.pays = self.credit >= CREDIT_MIN;
     }
 
-    /// Until when to poll.
+    /// When polling ends.
     fn sleeps_at_ns(&self) -> u64 {
         if self.pays { self.until_ns } else { 0 }
     }
 
-    /// Polls, yielding in between, until there is work, the polling time is over, or the boot-time
-    /// clock reads `deadline_ns`; at least once. Returns whether there was work.
+    /// Calls `look` at least once, yielding in between, until it finds work, the polling time is
+    /// over, or the boot-time clock reads `deadline_ns`. Returns whether there was work.
     pub fn look(
         &self,
         deadline_ns: Option<u64>,
@@ -121,7 +119,7 @@ impl BusyPoll {
         }
     }
 
-    /// Whether the polling time is not over.
+    /// Whether the polling time is still running.
     pub fn is_on(&self) -> bool {
         now().boot_ns < self.sleeps_at_ns()
     }
@@ -142,7 +140,7 @@ mod tests {
             });
             (found.unwrap(), looked)
         };
-        assert_eq!(look_for(&busy_poll, 2, None), (false, 1), "it has nothing to expect");
+        assert_eq!(look_for(&busy_poll, 2, None), (false, 1), "no work has come yet");
         let begun = now();
         busy_poll.begin(begun);
         assert_eq!(look_for(&busy_poll, 3, None), (true, 3));
@@ -163,7 +161,7 @@ mod tests {
             }
             busy_poll.is_on()
         };
-        // In halves of its length: a fourth of the work comes soon, then less, then all of it.
+        // Gaps are in halves of the polling time: 1 is within it, 3 is not.
         assert!(busy_polls_after(&[3, 3, 3, 1].repeat(50)));
         assert!(!busy_polls_after(&[3, 3, 3, 3, 1].repeat(50)));
         assert!(busy_polls_after(&[1; 8]));

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An event counter of the kernel, shared by its clones. Waking an awake role costs no system call.
+/// An eventfd, shared by the clones. Waking a role that is already awake costs no system call.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -16,12 +16,12 @@ pub struct Waker {
 #[derive(Debug)]
 struct Shared {
     event: OwnedFd,
-    /// Whether the counter has been raised since it was cleared.
+    /// Whether the eventfd was raised since it was cleared.
     raised: AtomicBool,
 }
 
 impl Waker {
-    /// A new one, not raised.
+    /// A waker that is not raised.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         Ok(Self { shared: Arc::new(Shared { event, raised: AtomicBool::new(false) }) })
@@ -30,29 +30,30 @@ impl Waker {
     /// Ends the current sleep, or the next one.
     pub fn wake(&self) {
         if !self.shared.raised.swap(true, Ordering::AcqRel) {
-            // It cannot fail: the counter is far from its limit.
+            // The write cannot fail: the counter is far from its limit.
             let _ = write(&self.shared.event, &1u64.to_ne_bytes());
         }
     }
 
-    /// Whether it has been woken since it was cleared. Costs no system call.
+    /// Whether [`Self::wake`] was called since the last [`Self::clear`]. Costs no system call.
     pub fn is_raised(&self) -> bool {
         self.shared.raised.load(Ordering::Acquire)
     }
 
-    /// To be called before checking what the wakers have left: later wake-ups raise it again.
+    /// Resets the waker. Call it before checking for new work: later wake-ups raise it again.
     pub fn clear(&self) {
         if !self.shared.raised.load(Ordering::SeqCst) {
             return;
         }
-        // The counter first: a wake-up between the two lines writes nothing, and what it announces
-        // is seen after them. A counter that is still zero belongs to a waker between its own two
-        // lines; it stays raised, or its late write would never be read.
+        // The counter is read before the flag is reset. A waker that comes in between writes
+        // nothing, but what it announces is seen by the check that follows. If the counter is still
+        // zero, a waker has set the flag but not written yet: the flag stays set, or that late
+        // write would never be read.
         if read(&self.shared.event, &mut [0u8; 8]).is_ok() {
             self.shared.raised.store(false, Ordering::Release);
         }
-        // A full fence: what the waker has published before its swap must be seen by the following
-        // check.
+        // A full fence: the following check must see everything that a waker published before it
+        // set the flag.
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 }
@@ -71,14 +72,14 @@ mod tests {
     #[test]
     fn late_wake_is_cleared_by_the_next_clear() {
         let waker = Waker::new().unwrap();
-        // A waker stopped between its two lines.
+        // A waker has set the flag, but not written to the eventfd yet.
         waker.shared.raised.store(true, Ordering::SeqCst);
         waker.clear();
         write(&waker.shared.event, &1u64.to_ne_bytes()).unwrap();
         waker.clear();
         let mut descriptors = [readable(&waker)];
         wait(&mut descriptors, Some(0)).unwrap();
-        assert!(!crate::is_ready(&descriptors[0]), "a sleeper would not sleep any more");
+        assert!(!crate::is_ready(&descriptors[0]), "the waker stays readable");
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn trace_follows_a_put_and_a_get_hop_by_hop() {
     for (what, times) in [
         ("sends to", 1),
         ("arrived", 3),
-        ("logged and forced", 3),
+        ("logged and synced", 3),
         ("acknowledged by", 3),
         ("decided, fast path", 1),
         ("the decision arrived, fast path", 2),
@@ -106,7 +106,7 @@ fn trace_follows_a_put_and_a_get_hop_by_hop() {
 
     let by_quorum = traced(&["put", "color", "green", "--keyspace", "sessions"]);
     assert!(
-        count(&by_quorum, "arrived") == 3 && count(&by_quorum, "logged and forced") >= 2,
+        count(&by_quorum, "arrived") == 3 && count(&by_quorum, "logged and synced") >= 2,
         "{by_quorum:#?}"
     );
     let (code, text, _) = run(&["trace", "get", "none"]);

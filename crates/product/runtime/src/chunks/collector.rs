@@ -1,5 +1,5 @@
-//! Thread that lists object names for a target, once they have adopted a garbage collection round
-//! (P8).
+//! Thread that lists object names for a target, once the names have adopted a garbage collection
+//! round (P8).
 
 use crate::{Stop, Waker};
 use nicekv_proto::chunk::{ChunkId, Round};
@@ -7,24 +7,24 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Most lists waiting to be processed: listing is no faster than marking.
+/// Most batches that wait to be processed: listing need not be faster than marking.
 const LISTS_MAX: usize = 4;
 /// Pause after a failed listing.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Result of a listing.
+/// What the thread reports to the target.
 pub(super) enum Listed {
-    /// Chunks that names need.
+    /// A batch of chunks that object names need.
     Needs(Round, Vec<ChunkId>),
-    /// End of the list.
+    /// All object names are listed.
     Whole(Round),
 }
 
-/// Lists all object names: passes the chunks that they need in batches, until the callback asks to
-/// stop. Returns whether the list is complete.
+/// Lists all object names: passes the chunks that they need to the callback in batches, until it
+/// returns `false`. Returns whether all names were listed.
 pub type ListNames = Box<dyn FnMut(Round, &mut dyn FnMut(Vec<ChunkId>) -> bool) -> bool + Send>;
 
-/// See the module.
+/// Handle of the thread; see the module documentation.
 pub(super) struct Collector {
     wanted: Sender<Round>,
     pub(super) listed: Receiver<Listed>,
@@ -32,7 +32,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// The thread ends with the collector, or at the stop.
+    /// Starts the thread. It ends when the collector is dropped, or at the stop.
     pub(super) fn begin(name: &str, waker: Waker, stop: Stop, list: ListNames) -> io::Result<Self> {
         let (wanted, asked) = channel();
         let (tell, listed) = sync_channel(LISTS_MAX);
@@ -41,11 +41,11 @@ impl Collector {
         Ok(Self { wanted, listed, asked: Round::default() })
     }
 
-    /// Lists all names, once, now that they have adopted this round.
+    /// Requests a list of all names, which have adopted this round; at most once per round.
     pub(super) fn want(&mut self, round: Round) {
         if self.asked < round {
             self.asked = round;
-            // Without the thread, nothing is collected.
+            // If the thread has ended, nothing is collected.
             let _ = self.wanted.send(round);
         }
     }
@@ -58,7 +58,7 @@ struct Tell {
 }
 
 impl Tell {
-    /// Returns whether the target still listens.
+    /// Reports to the target. Returns whether the target still receives reports.
     fn tell(&self, listed: Listed) -> bool {
         let is_taken = !self.stop.is_stopped() && self.tell.send(listed).is_ok();
         self.waker.wake();

@@ -1,17 +1,18 @@
-//! Coalesces consecutive frames into larger disk writes: a frame is little more than a kilobyte,
-//! and each request wakes the disk's thread, which writes and hashes with one call each.
+//! Coalesces consecutive frames into larger disk writes. A frame has little more than a kilobyte,
+//! and each request would wake the disk's thread, for one write and one hash update.
 //!
 //! ```text
-//!   core ──write, write, write──▶ piece of each transfer ──128 KiB, a hole, or its end──▶ disk
+//!   core ──write, write, write──▶ one piece per transfer ──128 KiB, a hole, or the transfer's end──▶ disk
 //! ```
 //!
-//! Memory is bounded: one piece for each chunk being received, which the target has promised.
+//! Memory is bounded: there is one piece for each chunk that is being received, and the target
+//! accepts only as many chunks as it has reserved memory for.
 
 use nicekv_objects::Storage;
 use nicekv_proto::OpId;
 use std::collections::HashMap;
 
-/// Size at which a piece is written.
+/// Length at which a piece is written.
 const PIECE_BYTES: usize = 128 << 10;
 
 struct Piece {
@@ -19,14 +20,14 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// See the module.
+/// The pieces of all transfers; see the module documentation.
 #[derive(Default)]
 pub(super) struct Gather {
     pieces: HashMap<OpId, Piece>,
 }
 
 impl Gather {
-    /// Forwards the core's disk requests, in order within each transfer.
+    /// Passes the core's disk requests on to `ask`, coalesced, and in order within each transfer.
     pub(super) fn take(&mut self, request: Storage, mut ask: impl FnMut(Storage)) {
         match request {
             Storage::Write { op, offset, bytes } => self.write(op, offset, bytes, ask),
@@ -82,7 +83,7 @@ mod tests {
         Storage::Write { op: op(sequence), offset: (number * FRAME) as u32, bytes: vec![number as u8; FRAME] }
     }
 
-    /// Converts to a disk request.
+    /// The disk requests that result from these requests of the core.
     fn asked(requests: Vec<Storage>) -> Vec<Storage> {
         let (mut gather, mut asked) = (Gather::default(), Vec::new());
         requests.into_iter().for_each(|request| gather.take(request, |request| asked.push(request)));

@@ -1,4 +1,4 @@
-//! Thread of an initiator, and the handle of other threads to it.
+//! Thread of an initiator, and the handle with which other threads use it.
 
 use super::view::{Known, View};
 use crate::{Stop, UdpEndpoint, Waker, now};
@@ -15,13 +15,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use thiserror::Error;
 
-/// Why a chunk was not put or got.
+/// Why a put or get of a chunk has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ChunkClientError {
-    /// See [`PutError`].
+    /// The put has failed.
     #[error(transparent)]
     Put(#[from] PutError),
-    /// See [`GetError`].
+    /// The get has failed.
     #[error(transparent)]
     Get(#[from] GetError),
     /// The initiator has stopped.
@@ -38,7 +38,7 @@ enum Ask {
     Counters(Sender<InitiatorCounters>),
 }
 
-/// A pending result.
+/// Result of an operation that may still be running.
 pub struct Pending<T, E>(Receiver<Result<T, E>>);
 
 impl<T, E> Pending<T, E>
@@ -48,22 +48,22 @@ where
     /// Waits for the result.
     ///
     /// # Errors
-    /// Why the operation failed.
+    /// The operation has failed, or the initiator has stopped.
     pub fn wait(self) -> Result<T, ChunkClientError> {
         Ok(self.0.recv().map_err(|_| ChunkClientError::Ended)??)
     }
 }
 
-/// Handle of an initiator, which ends with the last clone.
+/// Handle of an initiator. The initiator stops when the last clone is dropped.
 #[derive(Clone)]
 pub struct ChunkClient {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     asks: Option<Sender<Ask>>,
     waker: Waker,
 }
 
 impl ChunkClient {
-    /// Puts a chunk; the caller computes its id.
+    /// Puts a chunk. The caller must have computed its id.
     pub fn put(&self, id: ChunkId, bytes: Arc<[u8]>) -> Pending<Placed, PutError> {
         let (tell, told) = channel();
         self.ask(Ask::Put(id, bytes, tell));
@@ -77,7 +77,7 @@ impl ChunkClient {
         Pending(told)
     }
 
-    /// Its counters.
+    /// Counters of the initiator.
     ///
     /// # Errors
     /// The initiator has stopped.
@@ -88,7 +88,7 @@ impl ChunkClient {
     }
 
     fn ask(&self, ask: Ask) {
-        // If it has stopped, no answer comes.
+        // If the initiator has stopped, the caller gets no answer.
         let _ = self.asks.as_ref().expect("until it is dropped").send(ask);
         self.waker.wake();
     }
@@ -96,20 +96,19 @@ impl ChunkClient {
 
 impl Drop for ChunkClient {
     fn drop(&mut self) {
-        // The sender must be gone before the wake-up, so that the thread notices that it was the
-        // last one.
+        // The sender is dropped before the wake-up, so that the thread notices if it was the last
+        // one.
         self.asks = None;
         self.waker.wake();
     }
 }
 
-/// Starts an initiator, bound to `address` (unspecified: the kernel chooses), with the group ring
-/// `ring`. `ask` queries the cluster's state. Its thread ends when `stop` says so, or with the last
-/// clone of the returned handle.
-/// so, or when all clones of the returned handle are gone.
+/// Starts an initiator, bound to `address` (unspecified: the kernel chooses), that uses the group
+/// ring `ring`. `ask` queries the cluster's state. The initiator's thread ends at the `stop`, or
+/// when the last clone of the returned handle is dropped.
 ///
+/// # Errors
 /// No socket or thread is available, or the window parameters are invalid.
-/// If there is no socket for it, or no thread, or its windows cannot be.
 pub fn start_chunk_client(
     stop: &Stop,
     address: Ipv4Addr,
@@ -165,7 +164,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Processes requests of handles. Returns whether all handles are gone.
+    /// Processes requests from handles. Returns whether all handles were dropped.
     fn take(&mut self, now_ns: u64, asked: &Receiver<Ask>) -> bool {
         loop {
             match asked.try_recv() {
@@ -185,7 +184,7 @@ impl Thread {
         }
     }
 
-    /// The caller may have gone.
+    /// Passes results to callers, which may have stopped waiting.
     fn tell(&mut self) {
         while let Some(event) = self.core.poll_event() {
             match event {
@@ -195,7 +194,7 @@ impl Thread {
                 Event::Got(handle, result) => {
                     let _ = self.gets.remove(&handle).map(|tell| tell.send(result));
                 }
-                // Only targets count.
+                // Only targets count chunks.
                 Event::Counted(..) => {}
                 Event::NewerMap(_) => self.view.want(),
             }

@@ -11,7 +11,7 @@ struct Coming {
     holders: Vec<NodeId>,
 }
 
-/// See the module.
+/// Chunks in memory.
 #[derive(Default)]
 pub(super) struct MemoryChunks {
     chunks: HashMap<ChunkId, (Vec<u8>, Vec<NodeId>)>,

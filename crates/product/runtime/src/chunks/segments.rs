@@ -1,8 +1,9 @@
-//! Durable chunk store: each chunk is a value of `nicekv_store::values`, named by the first half of
-//! its id; its owner is the full id with the rendezvous set.
+//! Durable chunk store. Each chunk is a value of `nicekv_store::values`. The value's name is the
+//! first half of the chunk's id; its owner field has the full id and the rendezvous set.
 //!
 //! ```text
-//!   frames ─▶ written as they come, hashed as far as there is no hole ─▶ read back beyond that, compared with the id ─▶ header ─▶ forced, with all that wait
+//!   frames ─▶ written as they arrive, hashed up to the first hole ─▶ the rest read back and hashed
+//!          ─▶ digest compared with the id ─▶ header ─▶ fsync, for all complete chunks together
 //! ```
 
 use nicekv_objects::{End, Storage, StorageDone};
@@ -14,33 +15,33 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Size of the pieces in which data after a hole is read back.
+/// Size of the pieces in which bytes after a hole are read back, to be hashed.
 const READ_BACK_BYTES: u32 = 256 << 10;
 /// Bytes of dead data reclaimed in one step.
 const COMPACTED_BYTES: u64 = 1 << 20;
-/// Most chunks being received at once: more than a target promises.
+/// Most chunks that are received at once: more than a target accepts.
 const COMING_MAX: u64 = 256;
 
 struct Coming {
     id: ChunkId,
     length: u32,
-    /// `None`: there was no room.
+    /// `None` if the disk had no room.
     writing: Option<Writing>,
     hasher: Box<blake3::Hasher>,
-    /// Everything before this offset is hashed.
+    /// All bytes before this offset are hashed.
     through: u32,
 }
 
-/// See the module.
+/// Chunks in the segments of a directory.
 pub(super) struct SegmentChunks {
     values: Values,
     coming: HashMap<OpId, Coming>,
-    /// Complete chunks, to be synced.
+    /// Complete chunks that the next sync will make durable.
     finished: Vec<OpId>,
 }
 
-/// Two chunks whose ids have the same first half would share a name: the second one is refused as
-/// if the disk were full.
+/// The value name of a chunk. Two chunks whose ids have the same first half would share a name; the
+/// second one is refused as if the disk were full.
 fn name_of(id: &ChunkId) -> OpId {
     let half = |at: usize| u64::from_be_bytes(*id.0[at..].first_chunk().expect("it is longer"));
     OpId { client: ClientId(half(0)), sequence: half(8) }
@@ -124,7 +125,8 @@ impl SegmentChunks {
         }
     }
 
-    /// Completes at once only if nothing must be synced.
+    /// Ends the transfer of a chunk. Returns the result now if nothing must be synced; otherwise
+    /// the next sync returns it.
     fn finish(&mut self, op: OpId) -> Result<Option<StorageDone>, StoreError> {
         let Some(mut coming) = self.coming.remove(&op) else { return Ok(None) };
         let ended = |end| Ok(Some(StorageDone::Finished { op, end }));
@@ -160,7 +162,7 @@ impl SegmentChunks {
         }
     }
 
-    /// Syncs the complete chunks, and reports them.
+    /// Syncs the complete chunks. Returns their results.
     pub(super) fn sync(&mut self) -> Result<Vec<StorageDone>, StoreError> {
         if self.finished.is_empty() {
             return Ok(Vec::new());
@@ -171,7 +173,7 @@ impl SegmentChunks {
 
     pub(super) fn compact(&mut self, room: Option<u64>) -> Result<bool, StoreError> {
         match self.values.compact_step(COMPACTED_BYTES, room) {
-            // Damage is found by readers; a full disk is retried.
+            // Reads report damage, and compaction is retried when the disk is less full.
             Err(StoreError::Corrupt { .. }) => Ok(false),
             Err(error) if error.is_out_of_space() => Ok(false),
             other => other,

@@ -13,14 +13,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Memory for chunks of a volatile store.
+/// Most bytes of chunks in a volatile store.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// Disk space left for others.
+/// Disk space that chunks leave free.
 const RESERVE_BYTES: u64 = 256 << 20;
-/// Below this free space the disk counts as nearly full: more live data is moved to reclaim dead
-/// data.
+/// With less free space, the disk counts as nearly full: then more live data is moved to reclaim
+/// dead data.
 const SHORT_BYTES: u64 = 128 << 20;
-/// Interval at which an idle disk reclaims space and is checked.
+/// Interval at which an idle disk's free space is checked and dead space is reclaimed.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Why a store cannot be used.
@@ -29,12 +29,12 @@ pub enum ChunkStoreError {
     /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The free space is unknown, or no thread is available.
+    /// The free space cannot be determined, or no thread is available.
     #[error("the disk of chunks: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Event of the disk.
+/// What the disk's thread reports.
 pub enum Told {
     /// A request is complete.
     Done(StorageDone),
@@ -44,7 +44,7 @@ pub enum Told {
     Failed(ChunkStoreError),
 }
 
-/// See the module.
+/// Stores a target's chunks.
 pub struct ChunkStore {
     kind: Kind,
     pace: Option<Pace>,
@@ -55,7 +55,7 @@ enum Kind {
     Segments(Box<SegmentChunks>, PathBuf),
 }
 
-/// Simulates a slower disk: completions of writes are delayed accordingly.
+/// Simulates a slower disk by delaying the completions of writes.
 struct Pace {
     bytes_per_second: u64,
     /// Bytes written since the last delay.
@@ -76,12 +76,12 @@ impl Pace {
 }
 
 impl ChunkStore {
-    /// Volatile: nothing survives the process.
+    /// A volatile store, whose chunks are lost with the process.
     pub fn in_memory() -> Self {
         Self { kind: Kind::Memory(MemoryChunks::default()), pace: None }
     }
 
-    /// Segments in `directory`, with their content.
+    /// A store of the segments in `directory`.
     ///
     /// # Errors
     /// The directory is unreadable, or belongs to another cluster or node.
@@ -94,7 +94,7 @@ impl ChunkStore {
         Ok(Self { kind: Kind::Segments(Box::new(segments), directory.to_owned()), pace: None })
     }
 
-    /// The same, limited to this many bytes per second: to compare disks of different speeds on one
+    /// Limits the store to this many bytes per second, to compare disks of different speeds on one
     /// machine.
     #[must_use]
     pub fn limited(self, bytes_per_second: u64) -> Self {
@@ -118,7 +118,8 @@ impl ChunkStore {
         })
     }
 
-    /// Executes requests that need no sync; [`Self::sync`] completes the others.
+    /// Executes a request. Returns its result, unless it needs a sync: then [`Self::sync`] returns
+    /// it.
     fn carry_out(&mut self, request: Storage) -> Result<Option<StorageDone>, ChunkStoreError> {
         if let Some(pace) = &mut self.pace {
             pace.note(&request);
@@ -129,7 +130,7 @@ impl ChunkStore {
         })
     }
 
-    /// Syncs everything that was completed since.
+    /// Syncs the chunks that were completed since the last sync. Returns their results.
     fn sync(&mut self) -> Result<Vec<StorageDone>, ChunkStoreError> {
         if let Some(pace) = &mut self.pace {
             pace.take_time();
@@ -140,7 +141,7 @@ impl ChunkStore {
         })
     }
 
-    /// Reclaims some dead space. Returns whether there is more.
+    /// Reclaims some dead space. Returns whether there may be more.
     fn compact(&mut self) -> Result<bool, ChunkStoreError> {
         let free_bytes = self.free_bytes()?;
         let room = (free_bytes < SHORT_BYTES).then_some(free_bytes + RESERVE_BYTES / 2);
@@ -154,13 +155,13 @@ impl ChunkStore {
 /// Handle of the thread that works on a store. Dropping it waits until all requests are done.
 pub struct ChunkDisk {
     requests: Option<Sender<Storage>>,
-    /// Completions, unordered; some are combined.
+    /// Reports of the thread, in any order; some are combined.
     pub told: Receiver<Told>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ChunkDisk {
-    /// Starts the thread. `waker` is woken when there are events.
+    /// Starts the thread. `waker` is woken when there are reports.
     ///
     /// # Errors
     /// No thread is available.
@@ -177,18 +178,19 @@ impl ChunkDisk {
         Ok(Self { requests: Some(requests), told, thread: Some(thread) })
     }
 
-    /// Sends a request. The number of waiting requests is bounded by the promised memory.
+    /// Sends a request. The target bounds the number of waiting requests by the memory that it
+    /// reserves for transfers.
     ///
     /// # Panics
     /// Never: the thread runs until the handle is dropped.
     pub fn ask(&self, request: Storage) {
-        // A failed thread has reported its failure.
+        // If the thread has failed, it has reported its failure.
         let _ = self.requests.as_ref().expect("until it is dropped").send(request);
     }
 }
 
 impl Drop for ChunkDisk {
-    /// Waits until all requests are done: the directory may belong to another store afterwards.
+    /// Waits until all requests are done, because another store may use the directory afterwards.
     fn drop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
@@ -211,9 +213,9 @@ fn work(
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         is_compacting = first.is_none() && store.compact()?;
-        // Only then does free space change other than as promised.
+        // Without a request, compaction or other processes may have changed the free space.
         let mut has_changed = first.is_none();
-        // Everything that has arrived meanwhile is synced together.
+        // Requests that have arrived meanwhile are synced together.
         for request in first.into_iter().chain(asked.try_iter()) {
             is_compacting |= matches!(request, Storage::Remove { .. } | Storage::Abandon { .. });
             has_changed |= matches!(request, Storage::Finish { .. });

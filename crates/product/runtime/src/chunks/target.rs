@@ -1,4 +1,4 @@
-//! Thread of a target: runs its core, its socket and its disk's thread.
+//! Thread of a target: runs its core and its socket, and uses its disk's thread.
 
 use super::collector::{Collector, ListNames, Listed};
 use super::gather::Gather;
@@ -13,16 +13,16 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
-/// Delay after an event until the progress is published.
+/// Longest delay from an event until the changed state is published.
 const SHOWN_NS: u64 = 100_000_000;
 
-/// Why a target has stopped, or cannot start.
+/// Why a target has failed, or cannot start.
 #[derive(Debug, Error)]
 pub enum TargetError {
-    /// Its socket failed.
+    /// The target's socket has failed.
     #[error("the target's socket: {0}")]
     Io(#[from] io::Error),
-    /// Its disk failed.
+    /// The target's disk has failed.
     #[error("the target's storage: {0}")]
     Storage(#[from] ChunkStoreError),
     /// The window parameters are invalid.
@@ -35,37 +35,37 @@ pub enum TargetError {
 pub struct TargetObservation {
     /// Progress of chunk maintenance.
     pub progress: Progress,
-    /// Counters.
+    /// Counters of the core.
     pub counters: TargetCounters,
-    /// Promised resources.
+    /// Resources that the target has reserved for transfers.
     pub in_use: TargetUsage,
-    /// Counters of its socket.
+    /// Counters of the socket.
     pub datagrams: DatagramCounters,
 }
 
-/// A target as other threads see it: they read a recent copy of its state without waiting.
+/// Published state of a target: other threads read a recent copy without waiting for the target.
 #[derive(Clone, Default)]
 pub struct TargetWatch(Arc<Mutex<Option<TargetObservation>>>);
 
 impl TargetWatch {
-    /// Its state; `None` before it runs.
+    /// The last published state; `None` before the target runs.
     pub fn get(&self) -> Option<TargetObservation> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Progress of maintenance; `None` before it runs.
+    /// Progress of maintenance; the default before the target runs.
     pub fn progress(&self) -> Progress {
         self.get().map(|told| told.progress).unwrap_or_default()
     }
 }
 
-/// Parts that a target runs with.
+/// What a target needs to run.
 pub struct TargetParts {
     /// Chunk store.
     pub store: ChunkStore,
-    /// Bound to the target's address.
+    /// Endpoint that is bound to the target's address.
     pub endpoint: UdpEndpoint,
-    /// Group ring, to find other targets.
+    /// Group ring, which gives the addresses of other targets.
     pub ring: GroupRing,
     /// State of the cluster.
     pub view: View,
@@ -83,19 +83,19 @@ pub struct ChunkTarget {
     endpoint: UdpEndpoint,
     ring: GroupRing,
     watch: TargetWatch,
-    /// Next publication; `None` if nothing has happened since the last one.
+    /// When to publish the state next; `u64::MAX` if nothing has happened since the last time.
     shown_ns: u64,
     worker: ChunkDisk,
     gather: Gather,
     view: View,
     collector: Collector,
-    /// Whether all names of this round are listed.
+    /// The round that is being swept: all its names are listed.
     sweeping: Option<Round>,
     waker: Waker,
 }
 
 impl ChunkTarget {
-    /// Starts its other threads: the disk's, and the one that lists names.
+    /// Creates a target and starts its other threads: the disk's, and the one that lists names.
     ///
     /// # Errors
     /// The window parameters are invalid, or no threads are available.
@@ -182,7 +182,7 @@ impl ChunkTarget {
     }
 
     /// Processes a batch of listed names. A sweep continues in the next turn, so that requests are
-    /// served meanwhile.
+    /// served in between.
     fn collect(&mut self) {
         if let Some(round) = self.sweeping.take()
             && !self.core.sweep(round)
@@ -197,8 +197,8 @@ impl ChunkTarget {
         }
     }
 
-    /// Publishes the progress. Counting unsettled chunks takes time, so this is not done for every
-    /// event.
+    /// Publishes the state, at most once per [`SHOWN_NS`], because counting unsettled chunks takes
+    /// time.
     fn show(&mut self, now_ns: u64) {
         if self.shown_ns == u64::MAX {
             self.shown_ns = now_ns + SHOWN_NS;

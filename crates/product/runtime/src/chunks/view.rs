@@ -1,4 +1,4 @@
-//! Cluster state for targets and initiators, queried by a separate thread, since a query may take
+//! Cluster state for targets and initiators. A separate thread queries it, since a query may take
 //! long.
 
 use crate::{Stop, Waker};
@@ -10,24 +10,24 @@ use nicekv_proto::placement::GroupRing;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Interval between queries, unless one is requested.
+/// Interval between queries, unless [`View::want`] requests one.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The group map and the garbage collection round.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Maps chunks to groups.
+    /// Group map, which assigns chunks to groups.
     pub map: Arc<Map>,
-    /// Newest round.
+    /// Newest garbage collection round.
     pub round: Round,
-    /// Whether all names have adopted it.
+    /// Whether all object names have adopted the round.
     pub is_adopted: bool,
-    /// Replicas of a chunk: the maximum over all keyspaces with objects.
+    /// Number of replicas of a chunk: the maximum over all keyspaces with objects.
     pub copies: usize,
 }
 
 impl Known {
-    /// From an answer of the metadata service; `None` if it is inconsistent.
+    /// Converts an answer of the metadata service; `None` if it is inconsistent.
     pub fn of(chunks: &ChunkInfo) -> Option<Self> {
         let before = match &chunks.before {
             Some(before) => Some(layout_of(before)?),
@@ -39,7 +39,7 @@ impl Known {
     }
 }
 
-/// Addresses of the groups.
+/// The ring of the groups' addresses.
 pub fn ring_of(chunks: &ChunkInfo) -> GroupRing {
     let (base, length, port, target_port) = chunks.ring;
     GroupRing { base, length, port, target_port }
@@ -48,7 +48,7 @@ pub fn ring_of(chunks: &ChunkInfo) -> GroupRing {
 fn layout_of(info: &LayoutInfo) -> Option<Layout> {
     let group = |nodes: &Vec<Option<u16>>| {
         let places: Vec<Option<NodeId>> = nodes.iter().map(|node| node.map(NodeId)).collect();
-        // An empty group keeps its number.
+        // A group without members stays in the list, so that the others keep their numbers.
         if places.iter().all(Option::is_none) { Ok(Group::default()) } else { Group::at_places(&places) }
     };
     let groups = info.groups.iter().map(group).collect::<Result<_, _>>().ok()?;
@@ -64,21 +64,21 @@ struct Shared {
 #[derive(Default)]
 struct State {
     known: Option<Known>,
-    /// Raised with every result.
+    /// Incremented with every result.
     version: u64,
     is_wanted: bool,
     is_over: bool,
 }
 
-/// See the module.
+/// Cluster state that is kept up to date; see the module documentation.
 pub struct View {
     shared: Arc<Shared>,
     seen: u64,
 }
 
 impl View {
-    /// Queries by `ask`, which may block and returns `None` if nothing is known yet. `waker` is
-    /// woken when there is a new state.
+    /// Starts the thread. `ask` queries the state; it may block, and returns `None` if nothing is
+    /// known yet. `waker` is woken when there is a new state.
     pub fn begin(
         name: &str,
         waker: Waker,
@@ -107,13 +107,13 @@ impl View {
         state.known.clone()
     }
 
-    /// A peer knows a newer state: query now.
+    /// Requests a query now, because a peer knows a newer state.
     pub(super) fn want(&self) {
         self.shared.locked().is_wanted = true;
         self.shared.wanted.notify_one();
     }
 
-    /// Ends with the role.
+    /// Ends the thread if the role was stopped. Returns whether it was.
     pub(super) fn end_with(&self, stop: &Stop) -> bool {
         let is_over = stop.is_stopped();
         if is_over {

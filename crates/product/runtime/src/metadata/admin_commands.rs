@@ -1,4 +1,4 @@
-//! Answers to commands: at once, or when a condition holds.
+//! Answers to commands: sent at once, or when a condition holds.
 
 use crate::control_plane::{AdminRequest, NotLeading};
 use nicekv_metadata::{ControlPlane, ListeningReport, Metadata, Refused, Status, SwitchId};
@@ -7,26 +7,26 @@ use serde::Serialize;
 
 pub(super) enum Answer {
     Now(Vec<u8>),
-    /// When the state has this version.
+    /// Sent when this version of the state is persisted.
     Persisted(u64, Vec<u8>),
-    /// When the cluster is ready.
+    /// Sent when the cluster is ready.
     Ready,
-    /// When the switches have answered.
+    /// Sent when the switches have answered the lookup.
     Found(Lookup),
-    /// At once; the report is to be stored.
+    /// Sent at once; the connections must store the report.
     Noted(Box<ListeningReport>),
 }
 
-/// The answering instance.
+/// What an instance needs to answer commands.
 pub(super) struct AdminCommands<'a> {
     pub(super) core: Option<&'a mut Metadata>,
     pub(super) control_plane: &'a ControlPlane,
-    /// All instances by name.
+    /// Name and id of each configured switch.
     pub(super) switches: &'a [(String, SwitchId)],
 }
 
 impl AdminCommands<'_> {
-    /// Answer to a command, and when it is due.
+    /// Returns the answer to a command, and when to send it.
     pub(super) fn answer(&mut self, request: &AdminRequest) -> serde_json::Result<Answer> {
         let control_plane = self.control_plane;
         let switches = self.switches;
@@ -77,7 +77,7 @@ impl AdminCommands<'_> {
             AdminRequest::Ready => return Ok(Answer::Ready),
             AdminRequest::Lookup(lookup) => return Ok(Answer::Found(*lookup)),
             AdminRequest::Listening(report) => return Ok(Answer::Noted(report.clone().into())),
-            // Nodes are asked directly.
+            // These requests are for nodes.
             AdminRequest::Partition(_)
             | AdminRequest::Watch(_)
             | AdminRequest::Watched(_)
@@ -88,7 +88,7 @@ impl AdminCommands<'_> {
     }
 }
 
-/// A started change is answered once it is persisted.
+/// The answer to a change that was started, to be sent once the change is persisted.
 fn begun<P: Serialize>(
     core: &mut Metadata,
     begin: impl FnOnce(&mut Metadata) -> Result<P, Refused>,

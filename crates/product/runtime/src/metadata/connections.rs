@@ -1,15 +1,15 @@
-//! TCP connections of the metadata service: switch agents, which stay, and visitors, which ask and
-//! leave.
+//! TCP connections of the metadata service: switch agents, which stay connected, and visitors,
+//! which ask and leave.
 //!
-//! Anyone can connect, so no one may be able to lock others out:
+//! Anyone can connect, so no peer may be able to lock others out:
 //!
 //! ```text
-//!   new ──▶ greeting owed ──▶ agent: stays, one for each configured switch
+//!   new ──▶ awaiting its greeting ──▶ agent: stays, one for each configured switch
 //!                    │
 //!                    └──────▶ visitor: idle ◀──▶ unfinished (part of a frame, an answer that is not read) or waiting (for readiness)
 //!
-//!   too many visitors of one address, or too many connections: the oldest visitor that is idle or owes its greeting is closed,
-//!   or else the oldest; each state has its longest time
+//!   too many visitors of one address, or too many connections: the oldest visitor that is idle or has not sent its greeting
+//!   is closed, or else the oldest visitor; each state has a timeout
 //! ```
 
 use super::admin_commands::{AdminCommands, Answer};
@@ -24,18 +24,18 @@ use nicekv_switch::control::{self, ControlReply, ControlRequest, Lookup};
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 
-/// Most connections, plus one per switch: so there is always a visitor to close.
+/// Most connections, in addition to one per switch. Above that there is always a visitor to close.
 pub const VISITORS_MAX: usize = 64;
 /// Most visitors from one address.
 const VISITORS_PER_SOURCE_MAX: usize = 16;
-/// Connections accepted before other work is done.
+/// Most connections that are accepted before other work is done.
 const ACCEPTS_MAX: usize = 64;
-/// Timeout of a greeting, of the rest of a frame, and of reading an answer; single bytes do not
+/// Timeout of a greeting, of the rest of a frame, and of an unread answer. Single bytes do not
 /// extend it.
 const UNFINISHED_MAX: Duration = Duration::from_secs(5);
-/// Timeout of a visitor's next question.
+/// Timeout of an idle visitor.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// Timeout of a wait for readiness; the visitor may ask again.
+/// Timeout of a visitor that waits for readiness; it may ask again.
 const WAITING_MAX: Duration = Duration::from_secs(60);
 
 struct Connection {
@@ -44,12 +44,12 @@ struct Connection {
     peer: Peer,
     opened_ns: u64,
     state: State,
-    /// Start of the state, or time of the last complete frame.
+    /// When the current state began, or when the last complete frame arrived.
     since_ns: u64,
     ready: bool,
-    /// Answer to a change, due when the state has this version.
+    /// Answer to a change. It is sent when this version of the state is persisted.
     held: Option<(u64, Vec<u8>)>,
-    /// A visitor's open question.
+    /// A visitor's lookup that the switches have not all answered.
     lookup: Option<Pending>,
 }
 
@@ -57,32 +57,32 @@ struct Connection {
 enum Peer {
     Unknown,
     Switch(SwitchId),
-    /// `waits`: asked to be notified when the cluster is ready.
+    /// `waits`: the visitor waits until the cluster is ready.
     Admin {
         waits: bool,
     },
 }
 
-/// What the connection is waiting for.
+/// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The peer's greeting.
+    /// The peer must send its greeting.
     Greeting,
-    /// The peer: rest of a frame, or reading of an answer.
+    /// The peer must send the rest of a frame, or read an answer.
     Unfinished,
-    /// This service: the cluster is to become ready, or a change to be persisted.
+    /// This service must answer: when the cluster is ready, or a change is persisted.
     Waiting,
-    /// Nothing.
+    /// Neither side owes anything.
     Idle,
 }
 
-/// Input from one connection that concerns others.
+/// Input of one connection that must be processed with other connections.
 enum Aside {
-    /// A visitor's query of a key.
+    /// A visitor looks up a key.
     Lookup(Lookup),
-    /// Answer of an agent.
+    /// An agent has answered a lookup.
     Found(SwitchId, Box<ControlReply>),
-    /// A peer of another protocol version.
+    /// A peer has another protocol version.
     OtherRelease(IpAddr, u8),
     /// A process reports its sockets.
     Listening(Box<ListeningReport>),
@@ -91,7 +91,7 @@ enum Aside {
 pub(super) struct Connections {
     switches: Vec<(String, SwitchId)>,
     open: Vec<Connection>,
-    /// Facts about this instance for answers.
+    /// State of this instance, which answers contain.
     pub(super) control_plane: ControlPlane,
     pub(super) other_releases: OtherReleases,
     listening: Listening,
@@ -111,7 +111,7 @@ impl Connections {
         self.open.iter().map(|connection| connection.stream.interest())
     }
 
-    /// Those of [`Self::interests`] that are ready.
+    /// Stores which of [`Self::interests`] are ready.
     pub(super) fn note_ready(&mut self, ready: &[bool]) {
         for (connection, ready) in self.open.iter_mut().zip(ready) {
             connection.ready = *ready;
@@ -121,7 +121,7 @@ impl Connections {
     pub(super) fn accept(&mut self, now: Now, listener: &TcpListener) -> io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
             let Some(stream) = accept(listener)? else { break };
-            // A connection that is gone already is no failure.
+            // The peer may have closed the connection already, which is no failure.
             if let Ok(source) = stream.peer_addr() {
                 self.open(now, stream, source.ip());
             }
@@ -149,7 +149,8 @@ impl Connections {
         });
     }
 
-    /// Closes the most dispensable visitor among `candidates`.
+    /// Closes a visitor among `candidates`: the oldest that is idle or has not sent its greeting,
+    /// or else the oldest.
     fn give_way(&mut self, candidates: impl Fn(&Connection) -> bool) {
         let visitors = self.open.iter().enumerate().filter(|(_, one)| one.is_visitor() && candidates(one));
         let is_busy = |one: &Connection| matches!(one.state, State::Unfinished | State::Waiting);
@@ -159,7 +160,7 @@ impl Connections {
         }
     }
 
-    /// Tells a new leader's core which agents are connected.
+    /// Reports the connected agents to the core of a new leader.
     pub(super) fn announce_agents(&self, now: Now, core: &mut Metadata) {
         for connection in &self.open {
             if let Peer::Switch(switch) = connection.peer {
@@ -168,7 +169,8 @@ impl Connections {
         }
     }
 
-    /// Passes input to the core, if there is one, and closes broken and overdue connections.
+    /// Passes input to the core, if there is one. Closes connections that are broken or have timed
+    /// out.
     pub(super) fn receive(&mut self, now: Now, mut core: Option<&mut Metadata>) {
         let mut index = 0;
         while index < self.open.len() {
@@ -189,7 +191,7 @@ impl Connections {
                 self.close(now, core.as_deref_mut(), index);
             } else {
                 index += 1;
-                // An agent that dials again has abandoned its older connection.
+                // An agent that connects again has abandoned its older connection.
                 if peer != before && matches!(peer, Peer::Switch(_)) {
                     let older = self.open[..index - 1].iter().position(|older| older.peer == peer);
                     if let Some(older) = older {
@@ -201,7 +203,7 @@ impl Connections {
         }
     }
 
-    /// Handles input that concerns other connections than its own.
+    /// Processes input that concerns other connections than its own.
     fn on_asides(&mut self, now: Now, core: Option<&Metadata>, index: usize, asides: Vec<Aside>) {
         for aside in asides {
             match aside {
@@ -233,14 +235,14 @@ impl Connections {
         }
     }
 
-    /// Answers key queries that are complete or overdue.
+    /// Answers lookups that are complete or have timed out.
     fn answer_lookups(&mut self, now: Now) {
         for visitor in &mut self.open {
             let Some(answers) = visitor.lookup.as_ref().and_then(|lookup| lookup.answers(now)) else {
                 continue;
             };
             let json = serde_json::to_vec(&answers).expect("plain data");
-            // A visitor that does not read loses the answer.
+            // If the visitor does not read, the answer is lost.
             let _ = visitor.stream.queue(&json);
             visitor.lookup = None;
         }
@@ -255,12 +257,13 @@ impl Connections {
         }
     }
 
-    /// Sends the core's messages to agents, answers waits for readiness, and flushes.
+    /// Sends the core's messages to agents, answers visitors that wait for readiness, and flushes
+    /// all streams.
     pub(super) fn send(&mut self, now: Now, mut core: Option<&mut Metadata>) {
         while let Some((switch, request)) = core.as_mut().and_then(|core| core.poll_switch()) {
             let connection = self.open.iter_mut().find(|connection| connection.peer == Peer::Switch(switch));
             if let (Some(connection), Ok(bytes)) = (connection, control::encode(&request)) {
-                // A full stream loses the request: the core repeats it.
+                // If the stream's output is full, the request is lost and the core repeats it.
                 let _ = connection.stream.queue(&bytes);
             }
         }
@@ -292,7 +295,7 @@ impl Connections {
         }
     }
 
-    /// Answers a change once it is persisted.
+    /// Answers changes that are persisted.
     fn answer_held(&mut self, core: Option<&Metadata>) {
         for connection in &mut self.open {
             let Some((version, answer)) = &connection.held else { continue };
@@ -316,7 +319,7 @@ impl Connection {
         let owes_input = self.stream.has_partial_input();
         let state = match self.peer {
             Peer::Unknown => State::Greeting,
-            // What an agent does not read is lost and repeated.
+            // Unread output to an agent does not count: if it is lost, the core repeats it.
             Peer::Switch(_) if owes_input => State::Unfinished,
             Peer::Admin { .. } if owes_input || self.stream.has_output() => State::Unfinished,
             Peer::Admin { waits } if waits || self.held.is_some() => State::Waiting,
@@ -351,7 +354,8 @@ impl Connection {
             match self.peer {
                 Peer::Unknown => {
                     asides.extend(Greeting::other_version(&frame).map(|version| {
-                        // The last message before hanging up: the version of this release.
+                        // The last message before the connection is closed has the version of this
+                        // release.
                         let _ = self.stream.queue(&encode(&Greeting::new(Role::Admin)));
                         let _ = self.stream.flush();
                         Aside::OtherRelease(self.source, version)

@@ -1,4 +1,4 @@
-//! Uses real sockets and a simulated clock, so that tests do not wait for deadlines.
+//! These tests use real sockets and a simulated clock, so that they need not wait for timeouts.
 
 use super::*;
 use crate::control_plane::AdminRequest;
@@ -36,7 +36,7 @@ impl Service {
         socket.into()
     }
 
-    /// Runs a turn of the service's loop when input has arrived.
+    /// Runs one turn of the service's loop once input has arrived.
     fn turn(&mut self) {
         let mut descriptors: Vec<PollFd<'_>> =
             std::iter::once(readable(&self.listener)).chain(self.connections.interests()).collect();
@@ -78,7 +78,7 @@ fn agent() -> Vec<u8> {
     greeting(Role::Switch { name: "switch".into() })
 }
 
-/// Asks like a command, and reads the answer.
+/// Sends a request as a command does, and returns the answer.
 fn ask(service: &mut Service, stream: &mut TcpStream) -> Vec<u8> {
     stream.write_all(&[greeting(Role::Admin), frame(&encode(&AdminRequest::ClusterInfo))].concat()).unwrap();
     service.turn();
@@ -112,13 +112,13 @@ fn idle_connections_lock_no_one_out() {
     }
     let open = idle.iter_mut().map(|stream| !is_closed(stream)).collect::<Vec<_>>();
     assert_eq!(open.iter().filter(|open| **open).count(), VISITORS_PER_SOURCE_MAX);
-    assert!(open[70 - VISITORS_PER_SOURCE_MAX..].iter().all(|open| *open), "the oldest give way: {open:?}");
+    assert!(open[70 - VISITORS_PER_SOURCE_MAX..].iter().all(|open| *open), "the oldest are closed: {open:?}");
 
     let mut same_host = service.connect(Ipv4Addr::LOCALHOST);
     assert!(ask(&mut service, &mut same_host).starts_with(b"{"));
     let mut other_host = service.connect(NEIGHBOUR);
     assert!(ask(&mut service, &mut other_host).starts_with(b"{"));
-    assert!(!is_closed(&mut switch), "an agent gives way to nobody");
+    assert!(!is_closed(&mut switch), "an agent was closed");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn waiting_visitors_are_kept_over_idle_ones() {
     let mut idle: Vec<TcpStream> = (0..40).map(|_| service.connect(Ipv4Addr::LOCALHOST)).collect();
     assert!(!is_closed(&mut waiting) && is_closed(&mut idle[0]));
     service.later(WAITING_MAX);
-    assert!(is_closed(&mut waiting), "not for ever");
+    assert!(is_closed(&mut waiting), "waiting visitors time out");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn every_connection_state_times_out() {
     let frame = greeting(Role::Admin);
     for (second, byte) in (1..UNFINISHED_MAX.as_secs()).zip(frame.chunks(1)) {
         service.later(Duration::from_secs(1));
-        // A byte now and then does not count until the frame is complete.
+        // Single bytes do not extend the timeout until the frame is complete.
         for stream in [&mut slow_greeting, &mut slow_frame] {
             assert!(!is_closed(stream), "closed after {second} s");
             stream.write_all(byte).unwrap();
@@ -184,7 +184,7 @@ fn every_connection_state_times_out() {
     switch.write_all(&[0, 0]).unwrap();
     service.turn();
     service.later(UNFINISHED_MAX);
-    assert!(is_closed(&mut switch), "but not in the middle of a frame");
+    assert!(is_closed(&mut switch), "an agent must finish its frame");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn an_agent_that_dials_again_is_connected_until_its_last_connection_ends() {
     let mut first = greeted(&mut service);
     assert!(is_connected(&service));
     let second = greeted(&mut service);
-    assert!(is_closed(&mut first) && is_connected(&service), "the older one is given up");
+    assert!(is_closed(&mut first) && is_connected(&service), "the older connection is closed");
     assert_eq!(service.connections.open.len(), 2);
     drop(visitor);
     service.turn();

@@ -1,20 +1,20 @@
-//! Leader lease and state in etcd (3.4 or newer), by its JSON gateway: each [`LeaseRequest`] is one
-//! transaction.
+//! Leader lease and state in etcd (3.4 or newer), accessed by its JSON gateway. Each
+//! [`LeaseRequest`] is one transaction, except that a long state needs several.
 //!
 //! ```text
-//!   PREFIX/cluster               whose all this is
-//!   PREFIX/leader_lease          the holder; its key is there while somebody holds it
-//!   PREFIX/renewal               written with each renewal and step: its revision is the renewal
-//!   PREFIX/version               of the state
-//!   PREFIX/state/VERSION/PART    the state, in parts: a request to etcd has a limit
+//!   PREFIX/cluster               the cluster that owns these keys
+//!   PREFIX/leader_lease          the holder; the key exists while the lease is held
+//!   PREFIX/renewal               written with each renewal and step: its revision identifies the renewal
+//!   PREFIX/version               version of the current state
+//!   PREFIX/state/VERSION/PART    the state, in parts, because etcd limits the length of a request
 //! ```
 //!
-//! A state of several parts is written part by part under its own version, which becomes current
-//! with the last part, when all older ones are deleted. Every write requires that the lease is
-//! still the writer's and the version still the previous one, so a late part is refused, or is
-//! stored where it is never read.
+//! A state of several parts is written part by part under its own version. With the last part, that
+//! version becomes the current one and all older parts are deleted. Every write requires that the
+//! writer still holds the lease and that the version is still the previous one. So a late part is
+//! refused, or stored where it is never read.
 //!
-//! Requests go to one endpoint as long as it answers, then to the next.
+//! Requests go to the endpoint that answered last; if it does not answer, to the next one.
 
 use super::tls::EtcdTls;
 use base64::Engine;
@@ -25,56 +25,56 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use ureq::tls::{RootCerts, TlsConfig};
 
-/// Longest part of a request; etcd's own limit is 1.5 MiB.
+/// Longest part of a state per request; etcd's own limit is 1.5 MiB.
 const PART_BYTES_MAX: usize = 1 << 20;
-/// Longest state. One of 4,096 partitions is shorter.
+/// Longest state. The state of 4,096 partitions is shorter.
 const STATE_BYTES_MAX: usize = 16 * PART_BYTES_MAX;
 /// Longest answer.
 const ANSWER_BYTES_MAX: u64 = 4 * STATE_BYTES_MAX as u64;
 
-/// Where to find the state.
+/// How to reach etcd, and which keys to use.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
-    /// `http://HOST:PORT` or `https://HOST:PORT` of members, at least one.
+    /// URLs of etcd members, `http://HOST:PORT` or `https://HOST:PORT`, at least one.
     pub endpoints: Vec<String>,
-    /// Prefix of its keys.
+    /// Prefix of all keys.
     pub prefix: String,
-    /// Cluster that owns the state.
+    /// Id of the cluster that owns the state.
     pub cluster: u128,
-    /// Timeout of one endpoint.
+    /// Timeout of a request to one endpoint.
     pub timeout: Duration,
-    /// Trust for `https` endpoints; without it none of them is trusted.
+    /// Trusted certificates for `https` endpoints. If `None`, no `https` endpoint is trusted.
     pub tls: Option<EtcdTls>,
 }
 
 /// Why etcd cannot be used.
 #[derive(Debug, Error)]
 pub enum EtcdError {
-    /// No endpoint answers as etcd does; may be temporary.
+    /// No endpoint answers as etcd does. This may be temporary.
     #[error("etcd: {0}")]
     Unreachable(String),
     /// The keys belong to another cluster.
     #[error("etcd: {prefix}/cluster is {found}, this is cluster {expected:032x}; choose another prefix")]
     OtherCluster {
-        /// Prefix.
+        /// Prefix of the keys.
         prefix: String,
-        /// Cluster that was found.
+        /// Id of the cluster that owns the keys.
         found: String,
-        /// This cluster.
+        /// Id of this cluster.
         expected: u128,
     },
     /// The keys are inconsistent.
     #[error("etcd: {key} holds {what}")]
     Malformed {
-        /// The key.
+        /// The inconsistent key.
         key: String,
-        /// The inconsistency.
+        /// What the key holds.
         what: &'static str,
     },
-    /// The state is too long.
+    /// The state is longer than the limit.
     #[error("etcd: the metadata state has {bytes} bytes, the limit is {STATE_BYTES_MAX}")]
     TooLarge {
-        /// Length in bytes.
+        /// Length of the state in bytes.
         bytes: usize,
     },
 }
@@ -83,13 +83,13 @@ pub enum EtcdError {
 pub struct Etcd {
     config: EtcdConfig,
     agent: ureq::Agent,
-    /// Endpoint that answered last.
+    /// Index of the endpoint that answered last.
     current: usize,
-    /// Revision in its last answer.
+    /// etcd's revision, from its last answer.
     revision: u64,
 }
 
-/// Values found under some keys.
+/// Values of the keys that [`Etcd::look`] reads.
 struct Found {
     leader_lease: Option<u128>,
     renewal: u64,
@@ -98,7 +98,7 @@ struct Found {
 }
 
 impl Etcd {
-    /// Connects with its first request.
+    /// A client that connects with its first request.
     pub fn new(config: EtcdConfig) -> Self {
         let nobody = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[])).build();
         let limits = ureq::Agent::config_builder()
@@ -110,7 +110,7 @@ impl Etcd {
         Self { config, agent: limits.into(), current: 0, revision: 0 }
     }
 
-    /// The stored state, unless it belongs to another cluster.
+    /// Reads the stored state. Fails if it belongs to another cluster.
     pub fn load(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         let mut look = self.look();
         look.as_array_mut().expect("a list").push(json!({"request_range": self.state_range(None)}));
@@ -150,7 +150,7 @@ impl Etcd {
         self.found(&answer["responses"])
     }
 
-    /// Reads everything but the state, in the order of [`Self::found`].
+    /// Operations that read all keys but the state's, in the order that [`Self::found`] expects.
     fn look(&self) -> Value {
         json!(["cluster", "leader_lease", "renewal", "version"].map(|name| self.range(name)))
     }
@@ -217,7 +217,7 @@ impl Etcd {
         Ok(LeaseAnswer::Taken { state })
     }
 
-    /// The parts of the state of this version.
+    /// Joins the parts of the state of this version.
     fn state(&self, version: u64, kvs: &Value) -> Result<Vec<u8>, EtcdError> {
         let malformed = |what| self.malformed("state", what);
         let mut state = Vec::new();
@@ -261,7 +261,8 @@ impl Etcd {
         Ok(LeaseAnswer::Done)
     }
 
-    /// A transaction of the lease's holder, executed only if all `conditions` hold.
+    /// Runs a transaction of the lease's holder. It is executed only if the lease is still held and
+    /// all `conditions` hold.
     fn guarded(&mut self, holder: u128, conditions: &[Value], then: Value) -> Result<LeaseAnswer, EtcdError> {
         let mut compare = vec![self.is("leader_lease", &hex(holder))];
         compare.extend_from_slice(conditions);
@@ -274,14 +275,14 @@ impl Etcd {
         Ok(LeaseAnswer::Refused { holder: found.leader_lease.unwrap_or(0), version: found.version })
     }
 
-    /// Current revision of etcd, as of its last answer.
+    /// etcd's current revision, from its last answer.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Compacts revisions before `revision`: every renewal creates one.
+    /// Makes etcd forget revisions before `revision`: every renewal creates one.
     pub fn compact(&mut self, revision: u64) -> Result<(), EtcdError> {
-        // The revision may be compacted already.
+        // etcd returns an error if the revision was compacted already.
         self.ask("/v3/kv/compaction", &json!({"revision": revision.to_string()})).map(|_| ())
     }
 
@@ -292,7 +293,7 @@ impl Etcd {
         Ok(answer)
     }
 
-    /// Tries the endpoints in turn, beginning with the one that answered last.
+    /// Sends a request to the endpoint that answered last; if it fails, to the others in turn.
     fn ask(&mut self, path: &str, request: &Value) -> Result<Value, EtcdError> {
         let mut reasons = Vec::new();
         for _ in 0..self.config.endpoints.len() {
@@ -334,7 +335,7 @@ impl Etcd {
         json!({"request_range": {"key": self.key(name)}})
     }
 
-    /// The parts of all states, or of those before this version.
+    /// Key range of all parts of all states, or of those before this version.
     fn state_range(&self, before: Option<u64>) -> Value {
         let end = before.map_or_else(|| self.key("state0"), |version| self.key(&version_name(version)));
         json!({"key": self.key("state/"), "range_end": end})
@@ -375,7 +376,7 @@ fn hex(number: u128) -> String {
     format!("{number:032x}")
 }
 
-/// Zero-padded, so that text order is numeric order.
+/// The number is zero-padded, so that keys sort by version.
 fn version_name(version: u64) -> String {
     format!("state/{version:020}/")
 }
@@ -384,7 +385,7 @@ fn part_name(version: u64, index: usize) -> String {
     format!("{}{index:02}", version_name(version))
 }
 
-/// etcd's JSON has 64-bit numbers as strings and omits zeros.
+/// Reads a 64-bit number, which etcd's JSON encodes as a string, and omits if it is 0.
 fn integer(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! Keeps the state and decides who leads: a store of a single instance ([`Alone`]), or one that
-//! several instances share ([`super::SharedStore`]).
+//! Keepers persist the state and decide who leads: a store of a single instance ([`Alone`]), or one
+//! that several instances share ([`super::SharedStore`]).
 
 use super::state_file::StateFileError;
 use crate::Waker;
@@ -14,37 +14,39 @@ use std::time::Duration;
 /// Pause between attempts to persist a step on a full disk.
 const SPACE_RETRY: Duration = Duration::from_millis(100);
 
-/// Since when the store fails, by the boot-time clock, and why.
+/// If the store fails: since when, by the boot-time clock, and why.
 type Outage = Mutex<Option<(u64, String)>>;
 
-/// Any error.
+/// Any error of a store.
 pub type KeeperError = Box<dyn std::error::Error + Send + Sync>;
 
-/// See the module. Its events make the service a leader or a standby.
+/// Persists the state and decides whether this instance leads. Its events make the service a leader
+/// or a standby.
 pub trait Keeper {
-    /// Name for operators.
+    /// Name of the kind of store, for operators.
     fn name(&self) -> &'static str;
 
-    /// Sets the waker for events.
+    /// Sets the waker that is woken when there are events.
     fn register(&mut self, waker: &Waker);
 
-    /// Persists the leader's next step. One at a time; [`ElectionEvent::Persisted`] or
+    /// Starts to persist the leader's next step, one at a time. [`ElectionEvent::Persisted`] or
     /// [`ElectionEvent::Deposed`] follows.
     fn persist(&mut self, version: u64, bytes: Vec<u8>) -> Result<(), KeeperError>;
 
-    /// The next event.
+    /// The next event, if any.
     fn poll(&mut self) -> Result<Option<ElectionEvent>, KeeperError>;
 
-    /// Argument for [`nicekv_metadata::Metadata::handle_leadership`], as of the last [`Self::poll`]
-    /// that returned nothing.
+    /// Time until which no other instance can lead: the argument of
+    /// [`nicekv_metadata::Metadata::handle_leadership`], as of the last [`Self::poll`] that
+    /// returned no event.
     fn exclusive_until_ns(&self) -> u64;
 
-    /// Since when the store does not answer, by the boot-time clock, and why.
+    /// If the store does not respond: since when, by the boot-time clock, and why.
     fn outage(&self) -> Option<(u64, String)>;
 }
 
-/// A store of one instance, which leads from the start. It has a thread of its own, since a busy
-/// disk can block for tens of milliseconds.
+/// A store of one instance, which leads from the start. It has its own thread, since a busy disk
+/// can block for tens of milliseconds.
 pub struct Alone {
     steps: Option<Sender<(u64, Vec<u8>)>>,
     stored: Receiver<Result<Stored, KeeperError>>,
@@ -54,14 +56,14 @@ pub struct Alone {
     exclusive_until_ns: u64,
 }
 
-/// A persisted step.
+/// Reports that a step was persisted.
 struct Stored {
     version: u64,
     exclusive_until_ns: u64,
 }
 
 impl Alone {
-    /// A store whose state the leader was created from.
+    /// Starts the thread. The leader's core was created from the state in `store`.
     pub(super) fn start<S>(store: S) -> io::Result<Self>
     where
         S: StateStore<Error: Into<KeeperError>> + Send + 'static,
@@ -78,7 +80,7 @@ impl Alone {
     }
 }
 
-/// Persists steps until the service ends, or one fails.
+/// Persists steps until the service ends or a step fails.
 fn keep(
     mut store: impl StateStore<Error: Into<KeeperError>>,
     steps: &Receiver<(u64, Vec<u8>)>,
@@ -95,7 +97,8 @@ fn keep(
             };
             let has_ended = || matches!(steps.try_recv(), Err(TryRecvError::Disconnected));
             match &stored {
-                // The service continues without decisions until there is space.
+                // The disk is full: the step is retried, and the service makes no decisions
+                // meanwhile.
                 Err(error) if is_for_space(error) && !has_ended() => {
                     let mut outage = outage();
                     let since_ns = outage.as_ref().map_or(now().boot_ns, |(since_ns, _)| *since_ns);
@@ -109,7 +112,7 @@ fn keep(
         *outage() = None;
         let stored = stored.map(|()| Stored { version, exclusive_until_ns: store.exclusive_until_ns() });
         let is_last = stored.is_err();
-        // A stopped service reads no events.
+        // The service may have stopped; then no one reads events.
         let _ = reports.send(stored);
         if let Some(waker) = waker.get() {
             waker.wake();
@@ -131,7 +134,7 @@ impl Keeper for Alone {
     }
 
     fn persist(&mut self, version: u64, bytes: Vec<u8>) -> Result<(), KeeperError> {
-        // A thread that has stopped reports why when it is polled.
+        // If the thread has stopped, the next poll returns its error.
         let _ = self.steps.as_ref().expect("it runs").send((version, bytes));
         Ok(())
     }
@@ -160,7 +163,8 @@ impl Keeper for Alone {
 }
 
 impl Drop for Alone {
-    /// A running step is finished: the next process to open the state finds it complete.
+    /// Waits until a running step is finished, so that the next process to open the state finds it
+    /// complete.
     fn drop(&mut self) {
         self.steps = None;
         if let Some(thread) = self.thread.take() {

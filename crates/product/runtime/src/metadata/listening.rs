@@ -1,18 +1,18 @@
-//! Sockets on which the processes of the cluster receive, for `nicekv status`. Soft state of the
-//! leader: each process reports every few seconds, and silent ones are forgotten.
+//! Sockets on which the processes of the cluster receive, for `nicekv status`. This is soft state
+//! of the leader: each process reports every few seconds, and silent ones are forgotten.
 
 use nicekv_metadata::{ListeningReport, OpenSocket};
 use nicekv_proto::{Duration, Now};
 use std::net::IpAddr;
 
-/// Most processes; the one with the oldest report is replaced.
+/// Most processes that are remembered. A new one replaces the one with the oldest report.
 const PROCESSES_MAX: usize = 1024;
-/// Most sockets of a process: an `up` of 64 nodes has three for each, a gateway one for each
+/// Most sockets of a process. `nicekv up` with 64 nodes has three per node, and a gateway one per
 /// thread.
 const SOCKETS_MAX: usize = 512;
-/// Longest text of a report.
+/// Longest text in a report, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
-/// Time after which a silent process is forgotten.
+/// A process is forgotten after this time without a report.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -23,15 +23,15 @@ struct Process {
     heard_ns: u64,
 }
 
-/// See the module.
+/// Sockets by process; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     processes: Vec<Process>,
 }
 
 impl Listening {
-    /// Stores a report from `source`. A process is identified by its name and source address: every
-    /// host may have an `edge`.
+    /// Stores a report from `source`. A process is identified by its name and source address,
+    /// because processes on different hosts may have the same name (`edge`).
     pub(super) fn report(&mut self, now: Now, source: IpAddr, report: ListeningReport) {
         let ListeningReport { process: mut name, mut sockets } = report;
         shorten(&mut name);
@@ -63,7 +63,7 @@ impl Listening {
     }
 }
 
-/// Text from the network is limited in length, and contains no control characters.
+/// Limits text from the network in length, and removes control characters.
 fn shorten(text: &mut String) {
     text.retain(|character| !character.is_control());
     let end = (0..=TEXT_BYTES_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));

@@ -1,5 +1,5 @@
-//! Key lookups in the switches' installed tables, for commands: each agent is asked on its stream,
-//! and the visitor waits until all have answered, or until a timeout.
+//! Key lookups in the switches' installed tables, for commands. Each agent is asked on its stream,
+//! and the visitor waits until all agents have answered or a timeout expires.
 
 use crate::control_plane::SwitchAnswer;
 use nicekv_metadata::SwitchId;
@@ -9,7 +9,7 @@ use nicekv_switch::control::{ControlReply, Lookup};
 /// Timeout of the switches' answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
-/// A visitor's lookup.
+/// A visitor's lookup that is under way.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     lookup: Lookup,
@@ -20,7 +20,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// `asked`: all switches, and whether each is connected.
+    /// `asked` has all switches: name, id, and whether its agent is connected.
     pub(super) fn new(now: Now, lookup: Lookup, asked: &[(String, SwitchId, bool)]) -> Self {
         let silent = |(name, id, _): &(String, SwitchId, bool)| {
             (*id, SwitchAnswer { switch: name.clone(), term: 0, generation: None, found: None })
@@ -30,7 +30,7 @@ impl Pending {
         Self { lookup, ends_ns: now.after(ANSWERS_MAX), answers, outstanding }
     }
 
-    /// A switch has answered a lookup.
+    /// Processes a switch's answer.
     pub(super) fn hear(&mut self, switch: SwitchId, reply: &ControlReply) {
         let ControlReply::Found { term, generation, lookup, found } = reply else { return };
         let is_owed = *lookup == self.lookup && self.outstanding.contains(&switch);
@@ -41,7 +41,7 @@ impl Pending {
         }
     }
 
-    /// The answer, if it is complete or overdue.
+    /// All answers, once they are complete or the timeout has expired.
     pub(super) fn answers(&self, now: Now) -> Option<Vec<&SwitchAnswer>> {
         let is_time = self.outstanding.is_empty() || now.boot_ns >= self.ends_ns;
         is_time.then(|| self.answers.iter().map(|(_, answer)| answer).collect())
@@ -70,7 +70,7 @@ mod tests {
         pending.hear(SwitchId(1), &reply(lookup));
         pending.hear(SwitchId(2), &reply(Lookup { unicast: [10, 10, 0, 2], ..lookup }));
         pending.hear(SwitchId(2), &ControlReply::Refused { current_term: 4 });
-        assert_eq!(pending.answers(at(6)), None, "the third was asked, and that was no answer");
+        assert_eq!(pending.answers(at(6)), None, "the third switch has not answered");
         let heard = |pending: &Pending, now| -> Vec<bool> {
             pending.answers(now).unwrap().iter().map(|answer| answer.found.is_some()).collect()
         };

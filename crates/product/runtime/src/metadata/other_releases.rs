@@ -1,17 +1,17 @@
-//! Peers of other releases: shown in `nicekv status`, the log and a metric, instead of only being
-//! ignored.
+//! Peers of other releases. They are not just ignored, but shown in `nicekv status`, the log and a
+//! metric.
 
 use crate::control_plane;
 use nicekv_metadata::OtherReleaseStatus;
 use nicekv_proto::{Duration, HeaderLayout, Now};
 use std::net::IpAddr;
 
-/// Most remembered peers; the one heard least recently is replaced.
+/// Most remembered peers. A new one replaces the one whose last message is oldest.
 const OTHER_RELEASES_MAX: usize = 16;
-/// Time after which a silent peer is no longer shown.
+/// A peer is no longer shown after this time without a message.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// Versioned protocols.
+/// Protocols that carry a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// Datagrams of nodes and clients.
@@ -28,7 +28,7 @@ impl Protocol {
         }
     }
 
-    /// Version of this release.
+    /// This release's version of the protocol.
     fn version(self) -> u8 {
         match self {
             Self::Wire => HeaderLayout::VERSION,
@@ -46,7 +46,7 @@ struct OtherRelease {
     heard_ns: u64,
 }
 
-/// See the module.
+/// Peers of other releases; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct OtherReleases {
     heard: Vec<OtherRelease>,
@@ -77,7 +77,7 @@ impl OtherReleases {
         self.count
     }
 
-    /// Peers heard recently.
+    /// Peers that have sent a message recently.
     pub(super) fn heard(&mut self, now: Now) -> Vec<OtherReleaseStatus> {
         let ago_ns = |other_release: &OtherRelease| now.boot_ns.saturating_sub(other_release.heard_ns);
         self.heard.retain(|other_release| ago_ns(other_release) < REMEMBERED.as_nanos() as u64);

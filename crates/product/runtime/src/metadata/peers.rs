@@ -1,5 +1,5 @@
-//! Checks once a second whether the other instances of the metadata service answer: a dead one
-//! costs nothing until it is the last one, so it must be reported.
+//! Checks once a second whether the other instances of the metadata service answer. An instance
+//! that is down has no visible effect until the last one fails, so it must be reported.
 
 use crate::control_plane::AdminRequest;
 use crate::{Stop, admin};
@@ -11,10 +11,10 @@ use std::time::Instant;
 
 /// Interval between rounds.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Timeout of one address.
+/// Timeout of a request to one address.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Checks `others` (names and addresses) on a thread of its own, until the stop, and sends the
+/// Checks `others` (names and addresses) on a thread of its own until the stop, and sends the
 /// changes after each round.
 pub(super) fn watch(
     stop: &Stop,
@@ -25,8 +25,8 @@ pub(super) fn watch(
         return Ok(receiver);
     }
     let stop = stop.clone();
-    // The thread is not joined: an address that does not answer would delay the stop, and thereby
-    // the next leader.
+    // The thread is not joined: an address that does not answer would delay the stop, and with it
+    // the election of the next leader.
     std::thread::Builder::new().name("metadata-peers".into()).spawn(move || {
         let began = Instant::now();
         let mut answered_at = vec![began; others.len()];
@@ -58,7 +58,7 @@ pub(super) fn watch(
     Ok(receiver)
 }
 
-/// Why the instance answers at none of its addresses: the error of the first one.
+/// If the instance answers at none of its addresses, returns the error of the first one.
 fn failure_of(addresses: &[SocketAddrV4]) -> Option<String> {
     let mut first = None;
     for address in addresses {

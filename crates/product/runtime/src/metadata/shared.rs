@@ -1,14 +1,14 @@
-//! A store that several instances share, and its election: on a thread of its own, since a store
-//! may block.
+//! A store that several instances share, and the election among them. It has its own thread, since
+//! a store may block.
 //!
 //! ```text
 //!   service's thread                      store's thread
 //!   Metadata ──Persist──▶ commands ─────▶ Election ──▶ etcd
-//!            ◀── events, hold, outage ◀──          ◀──
+//!            ◀── events, lease, outage ◀──         ◀──
 //! ```
 //!
-//! The lease is read together with the events: a lease of the next candidacy must not be taken for
-//! that of a leader that has not learned yet that it was deposed.
+//! The end of the lease is read together with the events. Otherwise, a leader that was deposed but
+//! has not processed that event yet could take the lease of its next election for its current one.
 
 use super::etcd::{Etcd, EtcdError};
 use super::keeper::{Keeper, KeeperError};
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Revisions that readers may still need: none.
+/// Interval between compactions of etcd's history, which no one reads.
 const HISTORY: Duration = Duration::from_secs(300);
 
 enum Command {
-    /// A step of the leader of the `reign`-th election.
+    /// A step of the leader that won this instance's election number `reign`.
     Persist { reign: u64, version: u64, bytes: Vec<u8> },
 }
 
@@ -37,7 +37,7 @@ struct Board {
     waker: Option<Waker>,
 }
 
-/// Service's side.
+/// The service's side of the store.
 pub struct SharedStore {
     board: Arc<Mutex<Board>>,
     commands: Option<Sender<Command>>,
@@ -47,7 +47,7 @@ pub struct SharedStore {
 }
 
 impl SharedStore {
-    /// Starts as a standby. `instance` is random.
+    /// Starts as a standby. `instance` must be random, to distinguish the instances.
     pub fn start(etcd: Etcd, timing: LeaseTiming, instance: u64) -> std::io::Result<Self> {
         let (commands, received) = mpsc::channel();
         let board = Arc::new(Mutex::new(Board::default()));
@@ -68,7 +68,7 @@ impl SharedStore {
     }
 }
 
-/// A panic leaves nothing half done.
+/// Ignores lock poisoning: the board is consistent even after a panic.
 fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -85,7 +85,7 @@ impl Keeper for SharedStore {
 
     fn persist(&mut self, version: u64, bytes: Vec<u8>) -> Result<(), KeeperError> {
         let command = Command::Persist { reign: self.reign, version, bytes };
-        // A thread that has stopped reports why when it is polled.
+        // If the thread has stopped, the next poll returns its error.
         let _ = self.commands.as_ref().expect("it runs").send(command);
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Keeper for SharedStore {
 }
 
 impl Drop for SharedStore {
-    /// A leader releases its lease, so that the others need not wait.
+    /// Releases a leader's lease, so that the other instances need not wait until it expires.
     fn drop(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take() {
@@ -125,14 +125,14 @@ impl Drop for SharedStore {
     }
 }
 
-/// Store's side.
+/// The store thread's side.
 struct Worker {
     etcd: Etcd,
     election: Election,
     board: Arc<Mutex<Board>>,
     commands: Receiver<Command>,
     reign: u64,
-    /// When the leader compacts, and up to which revision.
+    /// When the leader compacts etcd's history next, and up to which revision.
     compact: (u64, u64),
 }
 
@@ -190,15 +190,16 @@ impl Worker {
         }
     }
 
-    /// The service has stopped.
+    /// Releases the lease, because the service has stopped.
     fn resign(mut self) {
         if let Some(request) = self.election.resign() {
-            // Without an answer, the others wait for the lease to expire.
+            // If etcd does not answer, the others wait until the lease expires.
             let _ = self.etcd.execute(&request);
         }
     }
 
-    /// Every renewal is a revision, which etcd keeps until it is compacted.
+    /// Compacts etcd's history if it is due: every renewal adds a revision, which etcd keeps until
+    /// it is compacted.
     fn compact(&mut self) {
         let (due_ns, revision) = self.compact;
         if now().boot_ns < due_ns || !self.election.is_leader() {

@@ -1,11 +1,11 @@
-//! File of the metadata service's state, replaced atomically.
+//! State file of the metadata service, replaced atomically.
 //!
 //! ```text
-//!   metadata-state.new ── write ── force ── rename ──▶ metadata-state ── force of the directory
+//!   metadata-state.new ── write ── fsync ── rename ──▶ metadata-state ── fsync the directory
 //!   checksum (CRC32C, big-endian) │ state
 //! ```
 //!
-//! Space for the next state is reserved as soon as one is written, so that a full disk does not
+//! As soon as a state is written, space for the next one is reserved, so that a full disk does not
 //! prevent the service from persisting steps.
 //!
 //! The directory's lock excludes other processes, so versions are compared in memory.
@@ -20,52 +20,52 @@ use thiserror::Error;
 const FILE: &str = "metadata-state";
 const FILE_NEW: &str = "metadata-state.new";
 const CHECKSUM_BYTES: usize = 4;
-/// Space reserved for the next state: at least this, or twice the length of the current one.
+/// Least space that is reserved for the next state; more if twice the current state is longer.
 const SPACE_BYTES_MIN: u64 = 64 << 10;
 
 /// Why the state could not be read or replaced.
 #[derive(Debug, Error)]
 pub enum StateFileError {
-    /// Error of the operating system.
+    /// The operating system has reported an error.
     #[error("cannot {operation} {path}: {source}", path = path.display())]
     Io {
-        /// The operation.
+        /// Operation that has failed.
         operation: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The checksum does not match.
+    /// The file's checksum does not match.
     #[error(
         "{path} is damaged; put it back from a copy, or begin with empty data directories and `nicekv restore` a backup",
         path = path.display()
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The content is no state.
+    /// The file's content is not a valid state.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Another process has changed it.
+    /// Another process has changed the state.
     #[error("the metadata state has version {found}, not {expected}: another metadata service leads")]
     VersionConflict {
-        /// Version found.
+        /// Version in the file.
         found: u64,
-        /// Version expected.
+        /// Version that the service expected.
         expected: u64,
     },
 }
 
 impl StateFileError {
-    /// Whether the disk is full.
+    /// Whether the cause is a full disk.
     pub(super) fn is_for_space(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_space(source))
     }
 }
 
-/// The state in a data directory, which stays locked as long as this lives.
+/// The state in a data directory, which stays locked as long as this value exists.
 pub struct StateFile {
     files: Arc<dyn Files>,
     directory: DataDirectory,
@@ -73,7 +73,7 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// A state in `directory`. Call [`StateStore::load`] first.
+    /// The state in `directory`. Call [`StateStore::load`] first.
     pub fn new(files: Arc<dyn Files>, directory: DataDirectory) -> Self {
         Self { files, directory, version: 0 }
     }
@@ -96,7 +96,8 @@ impl StateFile {
         Ok(())
     }
 
-    /// Missing room shows when it is needed.
+    /// Reserves space for the next state. Errors are ignored: if there is no space, the next write
+    /// fails.
     fn set_space_aside(&self, length: u64) {
         if let Ok(file) = self.files.open(&self.directory.path().join(FILE_NEW), true) {
             let _ = file.allocate(SPACE_BYTES_MIN.max(2 * length));
@@ -104,8 +105,8 @@ impl StateFile {
     }
 }
 
-/// Reads the current state in a directory that may belong to another process; `None`: there is
-/// none.
+/// Reads the current state in a directory, even if another process has locked it. `None`: there is
+/// no state.
 pub fn peek(directory: &Path) -> Result<Option<Vec<u8>>, StateFileError> {
     let path = directory.join(FILE);
     match std::fs::read(&path) {
@@ -153,7 +154,7 @@ impl StateStore for StateFile {
         Ok(())
     }
 
-    /// The directory is locked as long as the process lives, paused or not.
+    /// The directory stays locked as long as the process exists, even while it is paused.
     fn exclusive_until_ns(&self) -> u64 {
         u64::MAX
     }
@@ -190,7 +191,7 @@ pub(super) mod tests {
     use nicekv_store::files::{FileCall, Moment, PowerLoss, Watched};
     use nicekv_store::{Expected, Forgetful, RealFiles};
 
-    /// One node, one switch.
+    /// A configuration of one node and one switch.
     pub(in crate::metadata) fn config() -> Config {
         let node = NodeConfig {
             id: NodeId(1),
@@ -271,7 +272,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_step_that_was_persisted_survives_a_power_loss() {
+    fn persisted_step_survives_a_power_loss() {
         let [(version, first), (_, second)] = states().try_into().unwrap();
         let disk = Forgetful::new(64);
         for (expected, step) in [(0, &first), (version, &second)] {

@@ -1,30 +1,30 @@
-//! TLS for etcd: trusted authorities and this instance's certificate, in PEM. No other authority is
-//! trusted.
+//! TLS for etcd: trusted authorities and this instance's certificate, in PEM. No other authorities
+//! are trusted, not even the system's.
 
 use thiserror::Error;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-/// Unusable PEM input.
+/// Why PEM input cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// Not PEM.
+    /// The input is not PEM.
     #[error("{0}: no PEM: {1}")]
     NoPem(String, String),
-    /// PEM, but not of the expected kind.
+    /// The input is PEM, but has no item of the expected kind.
     #[error("{0}: it has no {1}")]
     Missing(String, &'static str),
 }
 
-/// A file's name, for errors, and its content.
+/// File name (for errors) and content of a PEM file.
 pub type Pem<'a> = (&'a str, &'a [u8]);
 
-/// TLS for `https` endpoints.
+/// TLS configuration for `https` endpoints.
 #[derive(Clone, Debug)]
 pub struct EtcdTls(pub(super) TlsConfig);
 
 impl EtcdTls {
-    /// Trusts certificates issued by `authority`; presents the certificates of `client` with its
-    /// key, if etcd asks.
+    /// Trusts certificates issued by `authority`. If etcd asks for one, presents the certificate of
+    /// `client`, given with its key.
     pub fn new(authority: Pem<'_>, client: Option<(Pem<'_>, Pem<'_>)>) -> Result<Self, TlsError> {
         let client = match client {
             Some((chain, key)) => Some(ClientCert::new_with_certs(&certificates(chain)?, private_key(key)?)),

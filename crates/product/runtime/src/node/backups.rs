@@ -1,5 +1,5 @@
-//! Sends the content of a partition to a command (`nicekv backup`): one at a time, page by page, as
-//! fast as the peer reads and other work allows.
+//! Sends the content of a partition to a command (`nicekv backup`): one backup at a time, page by
+//! page, as fast as the peer reads and other work allows.
 
 use super::snapshot::Next;
 use super::storage::NodeStorage;
@@ -10,10 +10,10 @@ use nicekv_replica::Replica;
 use nicekv_replica::StreamPeer;
 use nicekv_store::StoreError;
 
-/// Pause between pages of 64 KiB: about 32 MiB a second at most.
+/// Pause between pages of 64 KiB, which limits a backup to about 32 MiB a second.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Timeout of waiting until the partition can be read: its primary must lead, with nothing held
-/// back.
+/// How long to wait until the partition can be read: its primary must lead, and no put may wait for
+/// another one.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// The running backup, if any.
@@ -23,7 +23,7 @@ pub(super) struct Backups(Option<Backup>);
 struct Backup {
     asker: StreamPeer,
     partition: PartitionId,
-    /// Started; given up after a timeout.
+    /// Start of the stage; it is given up after a timeout.
     stage: Stage,
     next_ns: u64,
 }
@@ -36,7 +36,8 @@ enum Stage {
 }
 
 impl Backups {
-    /// A command requests a partition. `None`: the stream is to be closed.
+    /// Processes a command's request for a backup of a partition. `None`: the stream must be
+    /// closed.
     pub(super) fn ask(
         &mut self,
         asker: StreamPeer,
@@ -59,7 +60,7 @@ impl Backups {
         self.0.as_ref().map_or(u64::MAX, |backup| backup.next_ns)
     }
 
-    /// Does the next step; `stream` is the requester's, if still open.
+    /// Does the next step of the backup. `stream` is the requester's, if it is still open.
     pub(super) fn go_on(
         &mut self,
         now: Now,
@@ -74,7 +75,8 @@ impl Backups {
             return Ok(());
         }
         backup.next_ns = now.after(PAUSE);
-        // Nothing is added until the peer has read: that bounds memory on both sides.
+        // Nothing more is sent until the peer has read the last page, which bounds memory on both
+        // sides.
         if stream.has_output() || storage.is_unfinished() {
             return Ok(());
         }
@@ -97,7 +99,7 @@ impl Backups {
 }
 
 impl Backup {
-    /// Waits for a moment between two decisions.
+    /// Begins the snapshot at a moment between two decisions, if there is one now.
     fn begin(
         &mut self,
         now: Now,
@@ -128,7 +130,7 @@ fn read(now: Now, core: &mut Replica, storage: &mut NodeStorage) -> Result<Optio
             Some(BackupFrame::Part { client, sequence, offset, bytes })
         }
         Next::Damaged(name, why) => {
-            // The next attempt may find what has been fetched.
+            // The core fetches the value from a replica; the next attempt may find it.
             core.lose_value(now, name);
             Some(BackupFrame::Refused(why.into()))
         }

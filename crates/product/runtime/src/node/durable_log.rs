@@ -1,5 +1,5 @@
-//! A node's log as its storage uses it: syncs on the node's own thread (`hand_off`) or by group commit,
-//! checkpoints that bound its length, and full disks.
+//! A node's log as its storage uses it: syncs on the node's own thread (`hand_off`) or by group
+//! commit, checkpoints that bound its length, and full disks.
 
 use super::space::Space;
 use super::storage_options::StorageOptions;
@@ -12,33 +12,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// See [`StorageOptions::trim_bytes_min`].
+/// Divisor for the engine's size, see [`StorageOptions::trim_bytes_min`].
 const ENGINE_PART: u64 = 16;
-/// While space is short, the log is trimmed after this part of a segment.
+/// While disk space is short, the log is trimmed once this part of a segment is written.
 const SHORT_PART: u64 = 8;
 
-/// Longest syncs made on the node's own thread: arriving gets wait for them.
+/// A sync that probably takes longer is not made on the node's own thread, because arriving gets
+/// would wait for it.
 const QUICK: Duration = Duration::from_millis(1);
 
-/// Most records of such a sync: as many as a single caller causes.
+/// Most records of a sync on the node's own thread: as many as a single caller causes.
 const FEW_RECORDS: u64 = 4;
-/// Number of such small syncs in a row that is required first. All others are left to group commit:
-/// it syncs one batch while the node prepares the next, which with many callers is worth more than
-/// the thread switches cost.
+/// Number of such small syncs in a row before one is made on the node's own thread. Otherwise group
+/// commit syncs: it syncs one batch while the node prepares the next, which with many callers saves
+/// more time than the thread switches cost.
 const FEW_IN_A_ROW: u32 = 32;
 
-/// A sync of the log, on whichever thread, and how to report it.
+/// Syncs the log, on either thread, and reports the result to the node.
 pub(super) struct LogSyncing {
     sync: LogSync,
-    /// Position synced since the node checked last.
+    /// Result since the node's last check: the position up to which the log was synced, or the
+    /// error.
     inbox: Mutex<Option<Result<LogPosition, StoreError>>>,
     waker: Waker,
-    /// The node's own thread is syncing.
+    /// Whether the node's own thread is syncing.
     is_out: AtomicBool,
 }
 
 impl LogSyncing {
-    /// Syncs on the node's own thread.
+    /// Syncs the log on the node's own thread.
     pub(super) fn sync_here(&self) {
         self.post(self.sync.sync());
         self.is_out.store(false, Ordering::Release);
@@ -49,7 +51,8 @@ impl LogSyncing {
         self.waker.wake();
     }
 
-    /// A failure stays; syncs that end at the same time may be reported in any order.
+    /// Stores the result of a sync. A stored error is never replaced. Syncs that end at the same
+    /// time may report in any order.
     fn post(&self, synced: Result<LogPosition, StoreError>) {
         let mut inbox = self.inbox.lock().expect("no holder of this lock panics");
         *inbox = Some(match (inbox.take(), synced) {
@@ -65,9 +68,9 @@ impl LogSyncing {
 pub struct LogObservation {
     /// Histogram of sync durations.
     pub syncs: Durations,
-    /// Records written in total.
+    /// Number of records written since the start.
     pub records: u64,
-    /// Number of segments.
+    /// Number of segments of the log.
     pub segments: usize,
 }
 
@@ -75,26 +78,27 @@ pub(super) struct DurableLog {
     log: Log,
     syncing: Arc<LogSyncing>,
     commit: GroupCommit,
-    /// (position being synced, number of its record), ascending.
+    /// Positions that need a sync, each with the number of its record; ascending.
     waiting: VecDeque<(LogPosition, u64)>,
-    /// The last item of `waiting` is not being synced yet, and has this many records more than the
-    /// one before.
+    /// `Some` if no sync of the last item of `waiting` has been started: the number of records
+    /// since the item before.
     wanted: Option<u64>,
     /// Number of the last record that needs a sync.
     wanted_through: u64,
-    /// Consecutive syncs for at most [`FEW_RECORDS`].
+    /// Number of consecutive syncs of at most [`FEW_RECORDS`] records.
     few_in_a_row: u32,
-    /// Position that group commit was asked for.
+    /// Position up to which group commit was requested.
     handed: Option<LogPosition>,
     segments: usize,
-    /// Time from which partly filled segments are removed.
+    /// When the log is trimmed although its last segment is not full.
     trim_at_ns: u64,
     /// Length of the log after the last trim.
     trimmed_bytes: u64,
-    /// Number and position of the first record of a checkpoint, until the log before it is trimmed.
+    /// Number and position of the first record of the last checkpoint, until the log before it is
+    /// trimmed.
     checkpoint: Option<(u64, LogPosition)>,
     pub(super) space: Space,
-    /// Dropped last.
+    /// The directory's lock, released after everything else.
     _directory: DataDirectory,
 }
 
@@ -135,7 +139,7 @@ impl DurableLog {
         })
     }
 
-    /// Adds a dependency of each sync.
+    /// Adds something that each log sync must sync first.
     pub(super) fn sync_first(&mut self, first: Arc<dyn SyncFirst>) {
         self.log.sync_first(first);
     }
@@ -144,7 +148,7 @@ impl DurableLog {
         self.log.append(payload).map(drop)
     }
 
-    /// Written records are to be synced, up to the record with this number.
+    /// Requests a sync of all written records, up to the record with this number.
     pub(super) fn want_sync(&mut self, appended: u64) {
         self.waiting.push_back((self.log.last(), appended));
         let records = self.wanted.unwrap_or_default() + (appended - self.wanted_through);
@@ -152,9 +156,9 @@ impl DurableLog {
         self.wanted_through = appended;
     }
 
-    /// Starts the pending sync: by group commit, or returned to the caller, if it has nothing else
-    /// to do, there is little to sync, no sync is running, and it will probably be quick; or if it
-    /// `waits` for it.
+    /// Starts the requested sync. It is returned to the caller, to be made on its thread, if the
+    /// caller `waits` for it; or if the caller has time, there is little to sync, no sync is
+    /// running, and this one will probably be quick. Otherwise group commit makes it.
     pub(super) fn start_sync(&mut self, has_time: bool, waits: bool) -> Option<Arc<LogSyncing>> {
         let records = self.wanted.take()?;
         self.few_in_a_row = if records <= FEW_RECORDS { self.few_in_a_row.saturating_add(1) } else { 0 };
@@ -170,7 +174,8 @@ impl DurableLog {
         None
     }
 
-    /// Number of the last record synced since the last call.
+    /// Processes finished syncs. Returns the number of the last synced record if it has changed
+    /// since the last call.
     pub(super) fn finish_log_syncs(&mut self) -> Result<Option<u64>, StoreError> {
         let Some(synced) = self.syncing.inbox.lock().expect("no holder of this lock panics").take() else {
             return Ok(None);
@@ -184,7 +189,7 @@ impl DurableLog {
         Ok(through)
     }
 
-    /// Position up to which it is durable.
+    /// Position up to which the log is durable.
     pub(super) fn durable(&self) -> LogPosition {
         self.log.synced()
     }
@@ -197,7 +202,7 @@ impl DurableLog {
         }
     }
 
-    /// Whether no sync is pending or running.
+    /// Whether no sync is requested or running.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.wanted.is_none() && self.handed.is_none() && self.waiting.is_empty()
@@ -208,16 +213,16 @@ impl DurableLog {
         self.log.synced() >= self.log.last()
     }
 
-    /// Makes everything durable.
+    /// Writes and syncs all records.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         self.log.write()?;
         self.syncing.sync.sync()?;
         self.log.close()
     }
 
-    /// Writes appended records when no request is left. A full disk is remembered and retried. If a
-    /// segment begins and no checkpoint is running, the core writes one. `false` if the disk has no
-    /// room even for this.
+    /// Writes appended records to the operating system. Call it only when no request is left. If a
+    /// segment begins and no checkpoint is running, the core writes one. On a full disk the write
+    /// is retried later; returns `false` if even the reserve has no room for it.
     pub(super) fn write(&mut self, appended: u64, core: &mut Replica) -> Result<bool, StoreError> {
         let mut is_written = self.write_or_stall()?;
         if !is_written {
@@ -233,7 +238,7 @@ impl DurableLog {
         Ok(is_written)
     }
 
-    /// `false` if there is no space.
+    /// Writes appended records; returns `false` if the disk is full.
     fn write_or_stall(&mut self) -> Result<bool, StoreError> {
         match self.log.write() {
             Err(error) if error.is_out_of_space() => Ok(false),
@@ -241,7 +246,7 @@ impl DurableLog {
         }
     }
 
-    /// Trims the log before the checkpoint that began with record `before`.
+    /// Trims the log up to the checkpoint that began with record `before`.
     pub(super) fn trim(&mut self, before: u64, next_at_ns: u64) -> Result<(), StoreError> {
         let (first, position) = self.checkpoint.take().expect("trimmed after a checkpoint only");
         assert_eq!(first, before, "to where it began");
@@ -253,7 +258,7 @@ impl DurableLog {
     }
 
     /// Whether a checkpoint is due although the segment is not full. On a disk that is short of
-    /// space it is due at once: the log is the space that can be reclaimed soonest.
+    /// space it does not wait for the interval: trimming the log reclaims space soonest.
     pub(super) fn is_trim_due(
         &self,
         now: Now,
@@ -273,7 +278,7 @@ impl DurableLog {
     /// Ends the segment: the next [`Self::write`] begins a checkpoint.
     pub(super) fn rotate(&mut self) -> Result<(), StoreError> {
         match self.log.write_and_rotate() {
-            // As with any write, retried later.
+            // Retried later, as any write.
             Err(error) if error.is_out_of_space() => Ok(()),
             rotated => rotated,
         }

@@ -1,47 +1,48 @@
-//! Hand-off of a node between two threads: so that the leading thread can sync the log itself, and
+//! Hand-off of a node between two threads, so that the leading thread can sync the log itself, and
 //! a stalled disk does not stop the node.
 //!
 //! ```text
-//!   leads ──▶ turn, turn, turn ──▶ park the node ─▶ sync ─▶ take it back ──▶ turn …          most forces: no switch of threads
-//!                                        │            └────▶ it is gone: stand by …           the disk stalls
-//!   stands by ───── checks now and then ──┴─▶ parked for too long: takes it, leads ─▶ turn …
+//!   leads ──▶ turn, turn, turn ──▶ park the node ─▶ sync ─▶ take it back ──▶ turn …          most syncs: no thread switch
+//!                                        │            └────▶ it was taken: stand by …         the disk stalls
+//!   stands by ───── checks at intervals ──┴─▶ parked for too long: takes it, leads ─▶ turn …
 //! ```
 //!
 //! A sync on another thread costs two thread switches, which with one caller is a large part of a
-//! put. A sync on the leading thread delays the node's heartbeats, so it is bounded: after
-//! [`SYNC_HOLD_MAX`] to twice that, the other thread takes over the node (docs/FAULTS.md row 8), and its
-//! syncs wait for the stalled one. Whether a sync is likely to be quick is predicted from earlier
-//! ones.
+//! put's latency. A sync on the leading thread delays the node's heartbeats, so it is bounded:
+//! after [`SYNC_HOLD_MAX`] to twice that, the other thread takes over the node (docs/FAULTS.md row
+//! 8), and its syncs wait for the stalled one. The node predicts from earlier syncs whether a sync
+//! will be quick.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Longest time a sync may hold the node; a fraction of the heartbeat interval.
+/// Longest time for which a sync may hold the node; a fraction of the heartbeat interval.
 const SYNC_HOLD_MAX: Duration = Duration::from_millis(10);
-/// Checks that the standby thread makes after the last sync; then it sleeps until the next one.
+/// Number of checks that the standby thread makes after the last sync; then it sleeps until the
+/// next sync.
 const CHECKS_AFTER_SYNC: u32 = 10;
 
-/// Work that one thread at a time does.
+/// Work that two threads do in turns, one at a time.
 pub(super) trait Led: Send {
-    /// Its failure.
+    /// Why the work failed.
     type Error: Send;
-    /// A sync: may block, and runs without the rest.
+    /// A sync, which may block. It runs without access to the rest of the work.
     type Sync;
 
-    /// Works until there is something to sync here (`Some`), or the end (`None`).
+    /// Works until this thread must make a sync (`Some`), or until the work has ended (`None`).
     fn lead(&mut self) -> Result<Option<Self::Sync>, Self::Error>;
 
-    /// Syncs. The other thread may take over meanwhile.
+    /// Makes the sync. The other thread may take over the work meanwhile.
     fn sync(sync: &Self::Sync);
 
-    /// A sync on this thread has ended, and no other thread has taken over.
+    /// Called after a sync on this thread if the other thread has not taken over.
     fn synced(&mut self);
 
-    /// A sync on another thread has ended; the current leader must be told.
+    /// Called after a sync on a thread that no longer leads; it must notify the leading thread.
     fn synced_elsewhere(sync: &Self::Sync);
 }
 
-/// Holds the node while its leader syncs.
+/// Holds the work while the leading thread syncs.
 struct HandOff<T> {
     parked_work: Mutex<Parked<T>>,
     changed: Condvar,
@@ -55,17 +56,17 @@ struct Parked<T> {
     closed: bool,
 }
 
-/// Ends the standby thread, however the leader ends.
+/// Ends the standby thread when the leading thread returns or panics.
 struct Closing<'a, T>(&'a HandOff<T>);
 
-/// Runs `work` to its end, on this thread and a standby one.
+/// Runs `work` until it ends, on this thread and a standby thread.
 pub(super) fn run<T: Led>(work: T) -> Result<(), T::Error> {
     let parked_work = Parked { parked: None, checks: 0, is_asleep: false, closed: false };
     let hand_off = HandOff { parked_work: Mutex::new(parked_work), changed: Condvar::new() };
     let name = std::thread::current().name().unwrap_or("node").to_owned();
     std::thread::scope(|scope| {
         let stand_in = std::thread::Builder::new().name(name);
-        // Without a second thread, the node does nothing during a sync.
+        // If no second thread is available, the node does nothing during a sync.
         let stand_in = stand_in.spawn_scoped(scope, || serve(&hand_off, None)).ok();
         let led = serve(&hand_off, Some(work));
         let ended = stand_in.map(|it| it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -73,7 +74,7 @@ pub(super) fn run<T: Led>(work: T) -> Result<(), T::Error> {
     })
 }
 
-/// Leads whenever this thread has the work, until it ends.
+/// Does the work whenever this thread has it, until it ends.
 fn serve<T: Led>(hand_off: &HandOff<T>, mut work: Option<T>) -> Result<(), T::Error> {
     let _closing = Closing(hand_off);
     while let Some(mut led) = work.take().or_else(|| hand_off.stand_by()) {
@@ -107,7 +108,7 @@ impl<T> HandOff<T> {
         self.parked_work().parked.take().map(|(work, _)| work)
     }
 
-    /// Takes the work once it has been parked for too long; `None` when it has ended.
+    /// Takes the work once it has been parked for too long. Returns `None` once the work has ended.
     fn stand_by(&self) -> Option<T> {
         let mut parked_work = self.parked_work();
         while !parked_work.closed {
@@ -149,11 +150,11 @@ mod tests {
     /// Turns a hang into a failure.
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Work of some turns with a sync each, which stalls until the turn that releases it, if any.
+    /// Work of several turns. The sync of each turn stalls until the turn that releases it, if any.
     struct Turns {
         made: u32,
         count: u32,
-        /// The sync of this turn stalls until the next turn.
+        /// The sync of this turn stalls until the next turn begins.
         held: u32,
         progress: Arc<(Mutex<u32>, Condvar)>,
         threads: Vec<(u32, ThreadId)>,
@@ -189,7 +190,7 @@ mod tests {
             let (progress, changed) = &*sync.progress;
             let waits = |made: &mut u32| *made < sync.until;
             let waited = changed.wait_timeout_while(progress.lock().unwrap(), LIMIT, waits).unwrap();
-            assert!(!waited.1.timed_out(), "nobody goes on");
+            assert!(!waited.1.timed_out(), "no thread continues the work");
         }
 
         fn synced(&mut self) {}
@@ -213,15 +214,15 @@ mod tests {
         assert_eq!(ended, Ok(()));
         let made: Vec<u32> = threads.iter().map(|(turn, _)| *turn).collect();
         assert_eq!(made, (1..=20).collect::<Vec<_>>(), "each turn once, in order");
-        assert_ne!(threads[9].1, threads[10].1, "the force of turn 10 waits for turn 11");
-        assert!(told >= 1, "the leader hears of the force");
+        assert_ne!(threads[9].1, threads[10].1, "the sync of turn 10 stalls until turn 11");
+        assert!(told >= 1, "the leading thread was not notified of the sync");
     }
 
     #[test]
     fn work_ends_on_either_thread() {
         assert_eq!(turns(3, 0, false).0, Ok(()));
         assert_eq!(turns(3, 0, true).0, Err("failed"));
-        // The standby thread leads in the end, and fails.
+        // The standby thread takes over, and fails.
         assert_eq!(turns(3, 3 - 1, true).0, Err("failed"));
     }
 }

@@ -1,31 +1,31 @@
-//! Gets answered by the node's kernel: visible values are written to the program's map before any
-//! message leaves (G1, G3).
+//! Gets answered in the node's kernel: visible values are written to the kernel program's map
+//! before any message is sent (G1, G3).
 
 use nicekv_kernel_gets::{Grant, Outcomes, Program, Size, Table};
 use nicekv_proto::{Duration, Now};
 use nicekv_replica::Replica;
 
-/// Interval of lease checks, much shorter than a lease.
+/// Interval between lease checks, much shorter than a lease.
 const LEASE_LOOK: Duration = Duration::from_millis(10);
-/// Interval of reading source counts, a part of the report interval.
+/// Interval between readings of the counts by source, a fraction of the report interval.
 const SOURCES_LOOK: Duration = Duration::from_millis(100);
 
 /// Statistics of gets in the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelObservation {
-    /// Gets by [`nicekv_kernel_gets::OUTCOMES`].
+    /// Number of gets for each of [`nicekv_kernel_gets::OUTCOMES`].
     pub outcomes: Outcomes,
-    /// Keys with an entry.
+    /// Number of keys that have an entry in the map.
     pub entries: usize,
-    /// Closings of open entries.
+    /// Number of times an open entry was closed.
     pub closes: u64,
 }
 
-/// See the module.
+/// The node's kernel program and its map; see the module documentation.
 pub(super) struct Kernel {
     table: Table,
     program: Box<dyn Program + Send>,
-    /// Of the core, when it was last asked what it serves.
+    /// Value of [`Replica::epochs_told`] when the grants were last updated.
     epochs: u64,
     look_at_ns: u64,
     sources_at_ns: u64,
@@ -36,7 +36,7 @@ impl Kernel {
         Self { table: Table::new(size), program, epochs: 0, look_at_ns: 0, sources_at_ns: 0 }
     }
 
-    /// To be called before a datagram or a frame leaves.
+    /// Writes all changes to the map. Call it before a datagram or a frame is sent.
     pub(super) fn catch_up(&mut self, now: Now, core: &mut Replica) {
         while let Some(shift) = core.poll_visibility() {
             self.table.apply(&mut self.program, shift, |partition, key| core.named(partition, key));

@@ -1,12 +1,12 @@
-//! Op marks: the op being evaluated, and ops that have crashed the process ([`OpMarks`]), in a file
-//! of the data directory.
+//! Op marks ([`OpMarks`]): the op that is being evaluated, and ops that have crashed the process,
+//! in a file of the data directory.
 //!
 //! ```text
-//!   │ magic │ op under way: client, sequence │ next slot │ 64 slots: client, sequence, count │
+//!   │ magic │ op being evaluated: client, sequence │ next slot │ 64 slots: client, sequence, count │
 //! ```
 //!
-//! The file is mapped, so a mark costs two stores and outlives the process, however that ends. It
-//! is synced only at a start, since an op does not cause a power loss.
+//! The file is mapped into memory, so a mark costs two stores and outlives a crash of the process.
+//! It is synced only at a start, since an op cannot cause a power loss.
 
 #![allow(unsafe_code, reason = "the file is mapped into memory")]
 
@@ -26,32 +26,33 @@ const NAME: &str = "op-marks";
 const MAGIC: u64 = u64::from_le_bytes(*b"NICEMRK1");
 const FILE_BYTES: usize = 4096;
 const WORDS: usize = FILE_BYTES / size_of::<u64>();
-/// Crashes after which an op is refused.
+/// An op that has crashed the process this many times is refused.
 pub(super) const ENDS_MAX: u64 = 2;
-/// Ops that are remembered; the oldest is replaced.
+/// Number of ops that are remembered; a new one replaces the oldest.
 const SLOTS: usize = 64;
 const CLIENT: usize = 1;
 const SEQUENCE: usize = 2;
-/// Next slot to be written.
+/// Index of the word that holds the next slot to be written.
 const NEXT: usize = 3;
 const FIRST_SLOT: usize = 4;
 const SLOT_WORDS: usize = 3;
 
-/// Words of the file.
+/// The mapped words of the file.
 struct MarkFile(NonNull<AtomicU64>);
 
-// SAFETY: all that is reached by the pointer are atomics, which stay mapped as long as this exists.
+// SAFETY: the pointer refers only to atomics, which stay mapped as long as this value exists.
 unsafe impl Send for MarkFile {}
 // SAFETY: as above.
 unsafe impl Sync for MarkFile {}
 
-/// Opens the marks of a data directory, and counts the op that has crashed the last process, if
-/// any.
+/// Opens the marks of a data directory. Counts a crash for the op that was being evaluated when the
+/// last process ended, if any.
 pub(super) fn open(directory: &Path) -> io::Result<OpMarks> {
     let path = directory.join(NAME);
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
     if file.metadata()?.len() != FILE_BYTES as u64 {
-        // Allocated bytes: a mapped page without space on a full disk would crash the process.
+        // The zeros allocate disk space: writing to a mapped page on a full disk would crash the
+        // process.
         file.set_len(0)?;
         file.write_all_at(&[0; FILE_BYTES], 0)?;
     }
@@ -63,7 +64,7 @@ pub(super) fn open(directory: &Path) -> io::Result<OpMarks> {
 
 impl MarkFile {
     fn map(file: &File) -> io::Result<Self> {
-        // SAFETY: a new mapping of a file of that length, which nobody shortens.
+        // SAFETY: this maps a file of that length, which no one shortens.
         let mapped = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -81,7 +82,7 @@ impl MarkFile {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: as many are mapped, aligned to a page, for as long as `self` is there.
+        // SAFETY: the mapping has this many words, is page-aligned, and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr(), WORDS) }
     }
 
@@ -94,7 +95,7 @@ impl MarkFile {
     }
 
     /// Counts a crash for the op that was being evaluated when the last process ended. Returns the
-    /// ops with too many.
+    /// ops that have reached [`ENDS_MAX`].
     fn count_end(&self) -> BTreeSet<OpId> {
         if self.get(0) != MAGIC {
             (1..WORDS).for_each(|word| self.set(word, 0));
@@ -123,7 +124,8 @@ impl MarkFile {
 impl MarkKeeper for MarkFile {
     fn begin(&self, op: OpId) {
         self.set(SEQUENCE, op.sequence);
-        // The process may end at any instruction from here on, and then finds both.
+        // The client is stored last: if the process ends after this instruction, both words are
+        // valid.
         self.words()[CLIENT].store(op.client.0, Ordering::Release);
     }
 
@@ -134,7 +136,7 @@ impl MarkKeeper for MarkFile {
 
 impl Drop for MarkFile {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `map`, and nothing refers to it any more.
+        // SAFETY: `map` has mapped it, and there are no references to it any more.
         unsafe {
             libc::munmap(self.0.as_ptr().cast(), FILE_BYTES);
         }
@@ -149,7 +151,7 @@ mod tests {
         OpId { client: ClientId(7), sequence }
     }
 
-    /// Runs a process that evaluates these ops, and crashes in the last one.
+    /// Simulates a process that evaluates these ops, and crashes in the last one.
     fn ends_at(directory: &Path, ops: &[OpId]) {
         let marks = open(directory).unwrap();
         ops.iter().for_each(|op| {
@@ -166,7 +168,7 @@ mod tests {
         ends_at(path, &[op(3), op(2)]);
         let marks = open(path).unwrap();
         assert!(marks.bars(op(2)) && !marks.bars(op(1)) && !marks.bars(op(3)));
-        assert_eq!(marks.barred(), 1, "a start without an op under way counts none");
+        assert_eq!(marks.barred(), 1, "without an op in evaluation, no crash is counted");
         marks.begin(op(4));
         marks.end();
         drop(marks);
@@ -184,7 +186,7 @@ mod tests {
         for sequence in 2..=SLOTS as u64 {
             ends_at(directory.path(), &[op(sequence)]);
         }
-        assert!(open(directory.path()).unwrap().bars(op(1)), "all have a slot");
+        assert!(open(directory.path()).unwrap().bars(op(1)), "each op has a slot");
         ends_at(directory.path(), &[op(1_000)]);
         assert!(!open(directory.path()).unwrap().bars(op(1)), "the oldest was forgotten");
     }

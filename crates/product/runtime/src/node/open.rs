@@ -1,4 +1,4 @@
-//! Opens a node's storage: engine, space, and the log, which is replayed.
+//! Opens a node's storage: the engine, the space reserve, and the log, which is replayed.
 
 use super::durable_log::DurableLog;
 use super::op_marks;
@@ -20,9 +20,9 @@ use nicekv_store::{
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Smallest table size: smaller tables are not worth their files.
+/// Smallest size of an engine table: smaller tables are not worth their files.
 const TABLE_BYTES_MIN: u64 = 256 << 10;
-/// Values are up to a quarter of it.
+/// Smallest segment of large values. A value has at most a quarter of a segment.
 const VALUE_SEGMENT_BYTES_MIN: u64 = 4 << 20;
 
 /// Why a node's storage cannot be opened.
@@ -31,20 +31,20 @@ pub enum OpenError {
     /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file of op marks.
+    /// Error of the file of op marks.
     #[error("the file op-marks of the data directory: {0}")]
     Marks(std::io::Error),
     /// A log record is invalid, or contradicts earlier ones.
     #[error("record {position} of the log is not understood: {error}")]
     Record {
-        /// Its position.
+        /// Position of the record.
         position: LogPosition,
-        /// Why.
+        /// Why it is invalid.
         error: DecodeError,
     },
 }
 
-/// A volatile replica with its storage.
+/// Creates a volatile replica and its storage.
 pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
     (
         Replica::new(config),
@@ -58,8 +58,8 @@ pub fn open_memory(config: NodeConfig) -> (Replica, NodeStorage) {
     )
 }
 
-/// The replica in `directory`, as it was. `waker` is woken when a sync is done; `config.storage` is
-/// set to the directory's id.
+/// Opens the replica in `directory` in its last state. `waker` is woken when a sync is done. Sets
+/// `config.storage` to the directory's id.
 pub fn open_durable(
     mut config: NodeConfig,
     now: Now,
@@ -69,14 +69,15 @@ pub fn open_durable(
     waker: Waker,
 ) -> Result<(Replica, NodeStorage), OpenError> {
     config.storage = directory.storage_id();
-    // The engine is told when to sync, so its own bound must not be reached first.
+    // The storage decides when to sync the engine, so the engine's own limit must not be reached
+    // first.
     let engine_options = DurableOptions {
         memtable_bytes_max: 4 * options.engine_sync_bytes,
         table_bytes: (options.engine_sync_bytes / 8).max(TABLE_BYTES_MIN),
         ..DurableOptions::default()
     };
     let engine_path = directory.path().join("engine");
-    // A missing engine is created only if the log shows that there was none.
+    // A missing engine is created only if the log shows that it never existed.
     let open_engine = || DurableEngine::open(&engine_path, engine_options);
     let engine = if DurableEngine::is_in(&engine_path) { Some(open_engine()?) } else { None };
     let identity = LogIdentity {
@@ -91,7 +92,8 @@ pub fn open_durable(
     let path = directory.path().join("log");
     let space = Space::open(files.clone(), directory.path(), options.reserve_bytes)?;
     core.set_disk_space(space.state());
-    // The live content of a segment fits into the reserve, so that it can be moved on a full disk.
+    // The live content of a segment must fit into the reserve, so that it can be moved on a full
+    // disk.
     let segment_bytes =
         options.reserve_bytes.clamp(VALUE_SEGMENT_BYTES_MIN, ValueOptions::default().segment_bytes);
     let value_options = ValueOptions { segment_bytes, ..ValueOptions::default() };
@@ -101,7 +103,7 @@ pub fn open_durable(
     if let Some(names) = &found {
         core.begin_values(names.iter().copied());
     }
-    // Everything in the engine and the large values was written to the log first.
+    // Everything in the engine and in the large values was written to the log first.
     let has_keys = engine.as_ref().is_some_and(|engine| engine.approximate_keys() > 0);
     let has_values = found.as_ref().is_some_and(|names| !names.is_empty());
     if (has_keys || has_values) && !Log::is_in(&*files, &path)? {
@@ -118,7 +120,7 @@ pub fn open_durable(
     }
     let engine = match engine {
         Some(engine) => engine,
-        // Log records before its first position are in the engine.
+        // The log was trimmed: records before its first position are only in the engine.
         None if recovered.first > LogPosition(1) => return Err(DurableEngine::missing(&engine_path).into()),
         None => open_engine()?,
     };

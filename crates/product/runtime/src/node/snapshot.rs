@@ -1,15 +1,15 @@
 //! Snapshot of a partition, read while writes continue: for backups.
 //!
 //! ```text
-//!   keys      a b c d e f g h              a page is the next keys in order; whoever writes to a key that no page has had
-//!             ▓▓▓▓▓ read                   sends what it held ahead, and pages leave that key out
+//!   keys      a b c d e f g h              a page has the next keys in order. Before a key that no page has had is written,
+//!             ▓▓▓▓▓ read                   its old entry is sent ahead, and later pages leave that key out
 //!                     ▲ written: sent ahead
 //! ```
 //!
 //! A large value is read after the entry that refers to it (`snapshot_values`).
 //!
-//! Bounded: if a partition is written faster than it is read, the snapshot fails and must be
-//! restarted.
+//! Memory is bounded: if a partition is written faster than it is read, the snapshot fails and must
+//! be restarted.
 
 use super::snapshot_values::SnapshotValues;
 use super::spaces::Spaces;
@@ -22,37 +22,38 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Approximate bytes of keys and entries in a page.
 const PAGE_BYTES: usize = 64 << 10;
-/// Most keys that were sent ahead and not reached yet.
+/// Most keys that are remembered because they were sent ahead of the pages.
 const AHEAD_KEYS_MAX: usize = 1 << 17;
-/// Most pages waiting to be sent.
+/// Most pages that wait to be sent.
 const PAGES_MAX: usize = 128;
 
-/// See the module.
+/// A snapshot being read; see the module documentation.
 pub(super) struct Snapshot {
     partition: PartitionId,
-    /// Keys up to this one are read; `None` at the start.
+    /// Last key that was read; `None` at the start.
     read: Option<Vec<u8>>,
     is_complete: bool,
-    /// Keys after `read` whose entries were sent ahead, or that did not exist.
+    /// Keys after `read` that were written since the start: their old entries were sent ahead, or
+    /// they did not exist.
     ahead: BTreeSet<Box<[u8]>>,
-    /// Keyed entries waiting to be sent.
+    /// Keyed entries that wait to be sent.
     pages: VecDeque<Vec<u8>>,
     large: SnapshotValues,
     broken: Option<&'static str>,
 }
 
-/// Next part of a snapshot.
+/// The next part of a snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Keyed entries.
+    /// Entries with their keys.
     Page(Vec<u8>),
-    /// A part of the large value of the first returned entry whose value is not complete.
+    /// A part of a large value: that of the first returned entry whose value is not complete.
     Part { name: OpId, offset: u32, bytes: Vec<u8> },
-    /// Failed: the disk cannot read this large value.
+    /// The snapshot has failed, because the disk cannot read this large value.
     Damaged(OpId, &'static str),
-    /// End.
+    /// The snapshot is complete.
     End,
-    /// Failed.
+    /// The snapshot has failed, for this reason.
     Broken(&'static str),
 }
 
@@ -64,7 +65,7 @@ impl Snapshot {
         Self { partition, read: None, is_complete: false, ahead, pages, large, broken: None }
     }
 
-    /// A key is about to be written or removed.
+    /// Call before a key is written or removed.
     pub(super) fn before_write(
         &mut self,
         engine: &Spaces,
@@ -89,8 +90,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// A large value is about to change. Returns whether the change must wait until the snapshot
-    /// ends, or has read the value.
+    /// Call before a large value is changed. Returns whether the change must wait until the
+    /// snapshot has ended or has read the value.
     pub(super) fn before_value(
         &mut self,
         values: &mut LargeValues,
@@ -104,26 +105,26 @@ impl Snapshot {
                 }
                 return Ok(is_kept);
             }
-            // It will be written again: the present bytes may be damaged.
+            // The value is written again because its current bytes may be damaged.
             StorageRequest::WriteValue { name, .. } if self.large.forget(name) => values.remove(name)?,
             _ => {}
         }
         Ok(false)
     }
 
-    /// The snapshot ends: values kept for it are removed.
+    /// Ends the snapshot: removes the values that were kept for it.
     pub(super) fn end(self, values: &mut LargeValues) -> Result<(), StoreError> {
         self.large.into_kept().try_for_each(|name| values.remove(name))
     }
 
-    /// The partition is about to be cleared.
+    /// Call before a partition is cleared.
     pub(super) fn before_clear(&mut self, partition: PartitionId) {
         if partition == self.partition && !self.is_complete {
-            self.broken = Some("the node copies it anew");
+            self.broken = Some("the node is copying the partition again");
         }
     }
 
-    /// The next part: large values, waiting entries, or a page of the engine.
+    /// Returns the next part: of a large value, else waiting entries, else a page of the engine.
     pub(super) fn next(&mut self, engine: &Spaces, values: &mut LargeValues) -> Result<Next, StoreError> {
         if let (None, Some((name, offset, bytes))) = (self.broken, self.large.next()) {
             return self.read_part(values, name, offset, bytes);
@@ -211,9 +212,9 @@ pub(super) fn carry_out(
     values.carry_out(request, out)
 }
 
-const DAMAGED: &str = "a value is damaged, and not repaired yet";
-const LACKING: &str = "a large value is not here, and is being fetched";
-const TOO_FAST: &str = "it is written to faster than it is read";
+const DAMAGED: &str = "a value is damaged and not repaired yet";
+const LACKING: &str = "a large value is missing at this node, and is being fetched";
+const TOO_FAST: &str = "the partition is written faster than it is read";
 
 #[cfg(test)]
 mod tests {
@@ -240,7 +241,7 @@ mod tests {
         engine
     }
 
-    /// Writes as a node does during a snapshot.
+    /// Writes an entry as a node does during a snapshot.
     fn write(snapshot: &mut Snapshot, engine: &mut Spaces, key: &[u8], value: Option<&[u8]>) {
         snapshot.before_write(engine, PARTITION, key).unwrap();
         match value {
@@ -257,7 +258,7 @@ mod tests {
         expected.extend(page.entries);
         let (mut snapshot, mut found, mut turn) = (Snapshot::new(PARTITION), BTreeMap::new(), 0);
         loop {
-            // Before, at and after the current position: writes, overwrites, removals and new keys.
+            // Writes, overwrites, removals and new keys, before, at and after the current position.
             turn += 1;
             for number in [turn * 37 % 5000, turn * 911 % 5000, 4999 - turn % 5000] {
                 write(&mut snapshot, &mut engine, &key(number), Some(b"later"));
@@ -268,14 +269,14 @@ mod tests {
                 Next::Page(page) => {
                     for (key, entry) in stored_entries(&page) {
                         let again = found.insert(key.to_vec(), entry.to_vec());
-                        assert_eq!(again, None, "{key:?} was told twice");
+                        assert_eq!(again, None, "{key:?} was returned twice");
                     }
                 }
                 Next::End => break,
                 other => panic!("{other:?}"),
             }
         }
-        assert!(turn > 5, "it takes several pages: {turn}");
+        assert!(turn > 5, "the snapshot has only {turn} pages");
         assert!(found == expected);
     }
 
@@ -300,7 +301,7 @@ mod tests {
         assert!(matches!(snapshot.next(&engine, &mut LargeValues::in_memory()).unwrap(), Next::Broken(_)));
     }
 
-    /// A value with its key's entry.
+    /// Puts a large value and its key's entry.
     fn put_large(engine: &mut Spaces, values: &mut LargeValues, number: usize, value: &[u8]) {
         let name = OpId { client: ClientId(1), sequence: number as u64 };
         let reference = Reference { name, length: value.len() as u32, checksum: checksum(value) };
@@ -355,7 +356,7 @@ mod tests {
             let name = OpId { client: ClientId(1), sequence: number };
             values.read(name, 0, &mut [0; 10]).unwrap() == Found::Here
         };
-        assert!(!(0..40).any(is_there), "what was removed is gone when it has been read");
+        assert!(!(0..40).any(is_there), "removed values are deleted once they are read");
     }
 
     #[test]

@@ -7,45 +7,45 @@ use nicekv_proto::recovery::Entry;
 use nicekv_replica::stored_entries;
 use std::collections::{HashMap, VecDeque};
 
-/// Bytes of a value read at once.
+/// Bytes of a value that are read at once.
 const PART_BYTES: u32 = 64 << 10;
 /// Most bytes of removed values that are kept for the snapshot.
 const KEPT_BYTES_MAX: u64 = 1 << 30;
 
-/// See the module.
+/// The large values that a snapshot must read; see the module documentation.
 #[derive(Default)]
 pub(super) struct SnapshotValues {
-    /// Values of sent entries; of the first one, everything before `offset` was sent, too.
+    /// Values of sent entries. The bytes of the first one before `offset` were sent, too.
     sent: VecDeque<Reference>,
     offset: u32,
-    /// For each value not completely read: number of entries, sent or not, that refer to it, and
-    /// its length.
+    /// For each value that is not completely read: its length, and the number of entries, sent or
+    /// not, that refer to it.
     unread: HashMap<OpId, (usize, u32)>,
-    /// Those of them to be removed afterwards.
+    /// Values of `unread` that must be removed once they are read.
     kept: HashMap<OpId, u32>,
     kept_bytes: u64,
 }
 
 impl SnapshotValues {
-    /// An entry will be sent.
+    /// An entry will be sent: its value must be read.
     pub(super) fn need(&mut self, entry: &[u8]) {
         if let Some(reference) = Entry::reference_of(entry) {
             self.unread.entry(reference.name).or_insert((0, reference.length)).0 += 1;
         }
     }
 
-    /// A page of entries is being sent.
+    /// A page of entries is sent: their values follow.
     pub(super) fn send(&mut self, page: &[u8]) {
         self.sent.extend(stored_entries(page).filter_map(|(_, entry)| Entry::reference_of(entry)));
     }
 
-    /// The next piece to read: value, offset, length.
+    /// The next part to read: value, offset, length.
     pub(super) fn next(&self) -> Option<(OpId, u32, usize)> {
         let Reference { name, length, .. } = *self.sent.front()?;
         Some((name, self.offset, PART_BYTES.min(length - self.offset) as usize))
     }
 
-    /// A piece was read. Returns the value that may be removed now.
+    /// The next part was read. Returns a value that may be removed now.
     pub(super) fn advance(&mut self, bytes: usize) -> Option<OpId> {
         let Reference { name, length, .. } = *self.sent.front()?;
         self.offset += bytes as u32;
@@ -63,7 +63,7 @@ impl SnapshotValues {
         self.forget(name).then_some(name)
     }
 
-    /// A value is to be removed: returns whether it must be kept for now.
+    /// A value is about to be removed. Returns whether it must be kept for now.
     pub(super) fn keep(&mut self, name: OpId) -> bool {
         let Some((_, length)) = self.unread.get(&name) else { return false };
         if self.kept.insert(name, *length).is_none() {
@@ -72,19 +72,19 @@ impl SnapshotValues {
         true
     }
 
-    /// The kept value of this name is to be removed now. Returns whether there was one.
+    /// Stops keeping a value, which must be removed now. Returns whether it was kept.
     pub(super) fn forget(&mut self, name: OpId) -> bool {
         let length = self.kept.remove(&name);
         self.kept_bytes -= length.map_or(0, u64::from);
         length.is_some()
     }
 
-    /// Whether too much is kept.
+    /// Whether more than [`KEPT_BYTES_MAX`] bytes are kept.
     pub(super) fn is_too_much(&self) -> bool {
         self.kept_bytes > KEPT_BYTES_MAX
     }
 
-    /// The kept values, when the snapshot ends.
+    /// The values that are still kept when the snapshot ends.
     pub(super) fn into_kept(self) -> impl Iterator<Item = OpId> {
         self.kept.into_keys()
     }
@@ -117,12 +117,12 @@ mod tests {
             values.need(&entry);
             put_keyed_entry(&mut page, &[sequence as u8], &entry);
         }
-        assert_eq!(values.next(), None, "no entry was sent");
+        assert_eq!(values.next(), None, "no entry was sent yet");
         values.send(&page);
         for expected in [(5, 0, 65_536), (5, 65_536, 65_536), (5, 131_072, 18_928), (2, 0, 2_000)] {
             let (of, offset, bytes) = values.next().unwrap();
             assert_eq!((of, offset, bytes), (name(expected.0), expected.1, expected.2));
-            assert_eq!(values.advance(bytes), None, "nobody has removed it");
+            assert_eq!(values.advance(bytes), None, "the value was not removed");
         }
         assert_eq!(values.next(), None);
     }
@@ -134,7 +134,7 @@ mod tests {
             values.need(&entry(5, 2_000));
             put_keyed_entry(&mut page, key, &entry(5, 2_000));
         }
-        assert!(!values.keep(name(4)) && values.keep(name(5)), "others go at once");
+        assert!(!values.keep(name(4)) && values.keep(name(5)), "only values still to be read are kept");
         values.send(&page);
         assert_eq!(values.advance(2_000), None);
         assert_eq!(values.advance(2_000), Some(name(5)));
@@ -146,7 +146,7 @@ mod tests {
             assert!(!values.is_too_much() && values.keep(name(sequence)));
         }
         assert!(values.is_too_much());
-        assert!((7..9).all(|sequence| values.forget(name(sequence))), "they are written again");
+        assert!((7..9).all(|sequence| values.forget(name(sequence))), "kept values can be released");
         assert_eq!(values.into_kept().collect::<Vec<_>>(), [name(6)]);
     }
 }

@@ -3,16 +3,17 @@
 //! ```text
 //!                 free < low, or a write fails                 a write fails, or free < low
 //!   Enough ───────────────────────────────▶ Reserve ──────────────────────────────▶ Exhausted
-//!     ▲      the reserves are given back        │                                        │
-//!     └──────── free ≥ reserves + 2 low: taken again ◀───────────────────────────────────┘
+//!     ▲      the reserves are released            │                                        │
+//!     └──────── free ≥ reserves + 2 low: allocated again ◀─────────────────────────────────┘
 //! ```
 //!
 //! A node's reserve is a file of allocated blocks. Releasing it makes room for decisions of open
 //! ops, for checkpoints that let the log be trimmed, for deletes, and for merges that reclaim
 //! deleted space.
 //!
-//! Nodes of one process with directories on the same disk share one state: a put needs room at all
-//! of its replicas, so a reserve that one node keeps while its neighbour is short helps no one.
+//! Nodes of one process whose directories are on the same disk share one state: a put needs room at
+//! all of its replicas, so it does not help if one node keeps its reserve while another one is
+//! short of space.
 
 use nicekv_proto::{Duration, Now};
 use nicekv_replica::DiskSpace;
@@ -23,18 +24,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// File of a node's reserve in its data directory.
+/// Name of the reserve file in a node's data directory.
 pub const RESERVE_FILE: &str = "reserve";
 
-/// Free space, besides reserves of this size, that is required to accept puts.
+/// Free space that is required to accept puts, in addition to reserves of this size.
 pub const fn free_bytes_min(reserve_bytes: u64) -> u64 {
     reserve_bytes / 4
 }
 
-/// Interval of checks.
+/// Interval between checks of the disk.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Disks of this process' nodes, by device number.
+/// Disks that this process' nodes use, by device number.
 static DISKS: Mutex<BTreeMap<u64, Weak<Mutex<Disk>>>> = Mutex::new(BTreeMap::new());
 
 /// A disk, with the reserves of this process' nodes.
@@ -50,19 +51,19 @@ struct Reserve {
     bytes: u64,
 }
 
-/// A node's part in its disk. See the module.
+/// A node's view of its disk; see the module documentation.
 pub(super) struct Space {
     files: Arc<dyn Files>,
     directory: PathBuf,
     disk: Arc<Mutex<Disk>>,
     reserve: Arc<dyn StoreFile>,
-    /// Value of [`Disk::given_back`] when a write of this node failed last.
+    /// Value of [`Disk::given_back`] when a write of this node last failed.
     given_back: u64,
     look_at_ns: u64,
 }
 
 impl Space {
-    /// Reserves `reserve_bytes` in `directory`, if there is room.
+    /// Reserves `reserve_bytes` in `directory` if the disk has room.
     pub(super) fn open(
         files: Arc<dyn Files>,
         directory: &Path,
@@ -88,12 +89,12 @@ impl Space {
         locked(&self.disk).state
     }
 
-    /// Free space on the disk now.
+    /// Current free space on the disk, in bytes.
     pub(super) fn free_bytes(&self) -> u64 {
         self.files.available(&self.directory).unwrap_or(0)
     }
 
-    /// Checks the disk at intervals; returns whether it did, and space is short.
+    /// Checks the disk at intervals. Returns `true` if it was checked now and space is short.
     pub(super) fn watch(&mut self, now: Now) -> Result<bool, StoreError> {
         if now.boot_ns < self.look_at_ns {
             return Ok(false);
@@ -105,13 +106,13 @@ impl Space {
     }
 
     fn look(&self) -> io::Result<()> {
-        // Under the lock: else a neighbour could take the same free space.
+        // Checked under the lock: otherwise two nodes could allocate the same free space.
         let mut disk = locked(&self.disk);
         let free = self.files.available(&self.directory)?;
         disk.look(free)
     }
 
-    /// A write found no space. Returns whether it is worth retrying at once.
+    /// A write found the disk full. Returns whether to retry it at once.
     pub(super) fn run_out(&mut self) -> Result<bool, StoreError> {
         let mut disk = locked(&self.disk);
         if disk.state == DiskSpace::Enough {
@@ -119,7 +120,7 @@ impl Space {
             let given = disk.give_back();
             given.map_err(|source| StoreError::Io { operation: "give back space in", path, source })?;
         }
-        // A neighbour may have released the reserves since the write failed.
+        // Another node may have released the reserves since the write failed.
         let is_new = disk.given_back != self.given_back;
         self.given_back = disk.given_back;
         if !is_new {
@@ -161,7 +162,7 @@ impl Disk {
         free_bytes_min(self.reserve_bytes())
     }
 
-    /// A node joins with a reserve, possibly kept from its last process.
+    /// Adds a node's reserve, whose file may exist already.
     fn join(&mut self, reserve: &dyn StoreFile, bytes: u64) -> io::Result<()> {
         if reserve.length()? > bytes {
             reserve.set_length(bytes)?;
@@ -198,7 +199,7 @@ impl Disk {
         })
     }
 
-    /// Returns whether all reserves could be allocated.
+    /// Allocates all reserves. Returns whether there was room.
     fn take(&mut self) -> io::Result<bool> {
         for reserve in &self.reserves {
             if !take(&*reserve.file, reserve.bytes)? {
@@ -210,7 +211,7 @@ impl Disk {
     }
 }
 
-/// Returns whether the space could be allocated.
+/// Allocates a reserve. Returns whether there was room.
 fn take(reserve: &dyn StoreFile, bytes: u64) -> io::Result<bool> {
     match reserve.allocate(bytes) {
         Ok(()) => Ok(true),
@@ -295,21 +296,21 @@ mod tests {
         fill(&disk, 0);
         assert!(pair[0].run_out().unwrap());
         assert_eq!((states(&pair), available()), ([DiskSpace::Reserve; 2], 2 * RESERVE_BYTES));
-        // The other node's write had failed before.
+        // A write of the other node failed before the reserves were released.
         assert!(pair[1].run_out().unwrap());
         assert_eq!(states(&pair), [DiskSpace::Reserve; 2]);
         assert!(!pair[1].run_out().unwrap());
         assert_eq!(states(&pair), [DiskSpace::Exhausted; 2]);
         fill(&disk, 3 * RESERVE_BYTES - 1);
         pair[0].look().unwrap();
-        assert_eq!(states(&pair), [DiskSpace::Reserve; 2], "enough for one of them alone");
+        assert_eq!(states(&pair), [DiskSpace::Reserve; 2], "enough space for one reserve only");
         fill(&disk, 3 * RESERVE_BYTES);
         pair[1].look().unwrap();
         assert_eq!((states(&pair), available()), ([DiskSpace::Enough; 2], RESERVE_BYTES));
     }
 
     #[test]
-    fn stopped_node_is_not_waited_for_and_full_disk_gives_no_reserve() {
+    fn stopped_nodes_do_not_count_and_full_disk_has_no_reserve() {
         let disk = Forgetful::new(512);
         let [first, second] = pair(&disk);
         fill(&disk, 1_999);

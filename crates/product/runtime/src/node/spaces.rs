@@ -1,38 +1,38 @@
-//! Engine spaces: maps partitions to parts of the engine, so that clearing a partition takes no
+//! Engine spaces: map partitions to parts of the engine, so that clearing a partition takes no
 //! time.
 //!
 //! ```text
-//!   clear(p):   p ─▶ space 7           p ─▶ space 8, empty        space 7 is emptied, a piece at a time
-//!   directory:  of p: 7                of p: 8, to be emptied: 7  of p: 8
+//!   clear(p):   p ─▶ space 7           p ─▶ space 8, empty        space 7 is emptied in steps
+//!   directory:  p: 7                   p: 8; to be emptied: 7     p: 8
 //! ```
 //!
-//! A partition that was never cleared is in the space of its own number; others get numbers from
-//! [`SPACE_FIRST`] on, which no partition has. The directory is stored in the engine, in a space of
-//! its own, so that after a crash it is as old as the rest: replaying the log clears again what was
-//! cleared since. No number is reused, so that leftovers of a space after a crash cannot appear in
-//! another.
+//! A partition that was never cleared uses the space of its own number. Other spaces have numbers
+//! from [`SPACE_FIRST`] on, which no partition has. The directory of spaces is stored in the
+//! engine, in a space of its own, so after a crash it is as old as the other data, and replaying
+//! the log repeats later clears. Numbers are never reused, so remains of a space after a crash
+//! cannot appear in another one.
 
 use nicekv_proto::PartitionId;
 use nicekv_store::{Engine, EngineSync, ScanPage, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys and values removed in one step of emptying: about half a millisecond.
+/// Bytes of keys and values that one step of emptying removes: about half a millisecond of work.
 const PIECE_BYTES: usize = 64 << 10;
-/// First space of cleared partitions.
+/// First number of spaces for partitions that were cleared.
 const SPACE_FIRST: u32 = 1 << 31;
-/// Space of the directory.
+/// The space that holds the directory.
 const DIRECTORY: u32 = u32::MAX;
-/// Directory keys: partition to space, …
+/// Kinds of directory keys: the space of a partition, …
 const OF: u8 = 0;
-/// … spaces to be emptied, …
+/// … a space to be emptied, …
 const EMPTIED: u8 = 1;
-/// … and the last assigned number.
+/// … and the last assigned space number.
 const LAST: u8 = 2;
 
-/// An engine addressed by partition. See the module.
+/// An engine that is addressed by partition; see the module documentation.
 pub(super) struct Spaces {
     engine: Box<dyn Engine>,
-    /// Spaces of cleared partitions.
+    /// Spaces of partitions that were cleared.
     of: BTreeMap<u32, u32>,
     /// Spaces to be emptied.
     emptied: BTreeSet<u32>,
@@ -47,20 +47,20 @@ fn key(kind: u8, number: u32) -> [u8; 5] {
 }
 
 impl Spaces {
-    /// For a new engine.
+    /// Wraps a new engine.
     pub(super) fn new(engine: Box<dyn Engine>) -> Self {
         let (of, emptied) = (BTreeMap::new(), BTreeSet::new());
         Self { engine, of, emptied, emptying: None, last: SPACE_FIRST }
     }
 
-    /// As stored in the engine.
+    /// Reads the directory from an existing engine.
     pub(super) fn open(engine: Box<dyn Engine>) -> Result<Self, StoreError> {
         let mut spaces = Self::new(engine);
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = spaces.engine.scan(DIRECTORY, after.as_deref(), PIECE_BYTES)?;
             if let Some(key) = page.corrupt.first() {
-                // Reports what is damaged, and where.
+                // Reading the key returns an error that says what is damaged, and where.
                 spaces.engine.get(DIRECTORY, key)?;
             }
             page.entries.iter().for_each(|(key, value)| spaces.learn(key, value));
@@ -71,7 +71,7 @@ impl Spaces {
         }
     }
 
-    /// A directory entry, which only this module writes.
+    /// Adds a directory entry. Only this module writes them.
     fn learn(&mut self, key: &[u8], value: &[u8]) {
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_be_bytes);
         match key {
@@ -87,7 +87,7 @@ impl Spaces {
     }
 
     fn space(&self, partition: PartitionId) -> u32 {
-        // Usually nothing was ever cleared.
+        // The usual case: no partition was ever cleared.
         if self.of.is_empty() {
             partition.0
         } else {
@@ -131,7 +131,7 @@ impl Spaces {
         self.engine.scan_each(self.space(partition), after, bytes_max, each)
     }
 
-    /// Clears a partition. Returns the bytes written to the engine.
+    /// Clears a partition. Returns the number of bytes written to the engine.
     pub(super) fn clear(&mut self, partition: PartitionId) -> Result<u64, StoreError> {
         let old = self.space(partition);
         if self.engine.scan(old, None, 1)?.last_key().is_none() {
@@ -147,12 +147,13 @@ impl Spaces {
         Ok(2 * (5 + number.len()) as u64 + 5)
     }
 
-    /// Whether a space is to be emptied.
+    /// Whether any space must be emptied.
     pub(super) fn is_emptying(&self) -> bool {
         !self.emptied.is_empty()
     }
 
-    /// Empties a piece of an unused space. Returns the bytes written to the engine.
+    /// Does one step of emptying an unused space. Returns the number of bytes written to the
+    /// engine.
     pub(super) fn empty_piece(&mut self) -> Result<u64, StoreError> {
         let next = || self.emptied.first().map(|space| (*space, None));
         let Some((space, after)) = self.emptying.take().or_else(next) else { return Ok(0) };
@@ -165,7 +166,7 @@ impl Spaces {
         match page.last_key() {
             Some(last) if page.more => self.emptying = Some((space, Some(last.to_vec()))),
             _ => {
-                // Some engines keep memory for a known space.
+                // Lets engines release the memory that they keep for a space.
                 self.engine.clear(space)?;
                 self.engine.remove(DIRECTORY, &key(EMPTIED, space))?;
                 self.emptied.remove(&space);
@@ -258,7 +259,7 @@ mod tests {
         fill(&mut spaces, ONE, 3_000);
         spaces.clear(TWO).unwrap();
         spaces.empty_piece().unwrap();
-        // Its number is lower than that of the space being emptied.
+        // The space that is cleared now has a lower number than the one being emptied.
         spaces.clear(ONE).unwrap();
         fill(&mut spaces, ONE, 3_000);
         spaces.clear(ONE).unwrap();
@@ -306,7 +307,7 @@ mod tests {
         spaces.sync().unwrap();
         drop(spaces);
         let mut raw = LsmEngine::open(directory.path(), DurableOptions::default()).unwrap();
-        raw.put(DIRECTORY, &key(OF, ONE.0), b"no checksum goes with this").unwrap();
+        raw.put(DIRECTORY, &key(OF, ONE.0), b"an entry without a checksum").unwrap();
         raw.sync().unwrap();
         drop(raw);
         let engine = DurableEngine::open(directory.path(), DurableOptions::default()).unwrap();

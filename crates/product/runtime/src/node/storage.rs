@@ -1,18 +1,18 @@
-//! Disk of a replica: log, sync thread, engine, and their space.
+//! Disk of a replica: log, sync thread, engine, and disk space.
 //!
 //! ```text
 //!   Append ─▶ buffer of the log          one batch of requests
-//!   Force  ─▶ write, once the batch is executed ─▶ the node's thread, or group commit ─▶ Forced
-//!   Write  ─▶ engine (memory)  ── now and then: force the log, then sync the engine
+//!   Force  ─▶ write, once the batch is executed ─▶ sync by the node's thread, or by group commit ─▶ Forced
+//!   Write  ─▶ engine (memory)  ── at intervals: sync the log, then sync the engine
 //! ```
 //!
 //! Invariants:
 //! - The engine on disk is never ahead of the log on disk: the log is synced before a sync of the
-//!   engine begins, and the engine starts none by itself. Else an op whose decision is lost with the
-//!   log could be evaluated on its own result.
+//!   engine begins, and the engine never starts one by itself. Otherwise, if the log loses the
+//!   decision of an op, the op could be evaluated on its own result.
 //! - The log is trimmed only to the start of a checkpoint, and a checkpoint begins with the first
-//!   record of a segment: replay never begins in the middle of a history. So the log is written
-//!   (which may begin a segment) only when no request is left.
+//!   record of a segment, so replay never begins in the middle of a history. Therefore the log is
+//!   written (which may begin a segment) only when no request is left.
 
 use super::durable_log::{DurableLog, LogObservation, LogSyncing};
 use super::snapshot::{Next, Snapshot, carry_out};
@@ -28,30 +28,31 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time slice of scanning: then the node does its other work, mainly heartbeats.
+/// Time limit of executing requests in one turn. Then the node does its other work, above all
+/// heartbeats.
 const SLICE: Duration = Duration::from_millis(4);
 /// Pause between attempts to sync an engine that has run out of space.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
-/// Pause between steps of emptying cleared spaces, so that others have the disk and the processor
-/// most of the time.
+/// Pause between steps of emptying cleared spaces, so that other work has the disk and the
+/// processor most of the time.
 const EMPTY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Executes the replica's storage requests.
 pub struct NodeStorage {
     engine: Spaces,
     values: LargeValues,
-    /// Whether segments of large values can be compacted.
+    /// Whether segments of large values may have space to reclaim.
     is_compacting: bool,
-    /// The same while space is short.
+    /// Held while this node compacts on a disk that is short of space.
     turn: Option<Turn>,
-    /// `None`: volatile.
+    /// `None` if the node is volatile.
     log: Option<DurableLog>,
-    /// Records appended and replayed, as the core counts them.
+    /// Number of records appended or replayed, as the core counts them.
     appended: u64,
     sync_wanted: bool,
-    /// Time of the next step of emptying.
+    /// Time of the next step of emptying a space.
     empty_at_ns: u64,
-    /// Requests are left: the time slice is used up.
+    /// The time limit was reached before all requests were executed.
     is_unfinished: bool,
     syncs_wanted: Vec<AfterSync>,
     syncs: VecDeque<(EngineSync, AfterSync)>,
@@ -62,7 +63,7 @@ pub struct NodeStorage {
     unsynced_bytes: u64,
     value: Vec<u8>,
     entries: Vec<u8>,
-    /// Snapshot of a partition being backed up.
+    /// Snapshot of the partition that is being backed up.
     snapshot: Option<Snapshot>,
 }
 
@@ -71,14 +72,14 @@ enum AfterSync {
     Trim { before: u64 },
 }
 
-/// Nodes of this process compact large values one after the other while space is short: on a shared
-/// disk, the free space may be enough for one only.
+/// The permission to compact large values while space is short. Only one node of the process has it
+/// at a time: on a shared disk, the free space may suffice for one only.
 struct Turn;
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Turn {
-    /// Unless another node is compacting.
+    /// Takes the permission; `None` if another node is compacting.
     fn take() -> Option<Self> {
         (!IS_TAKEN.swap(true, Ordering::Acquire)).then_some(Self)
     }
@@ -119,14 +120,15 @@ impl NodeStorage {
         }
     }
 
-    /// Starts a snapshot of a partition, when no request is left. Ends the previous one.
+    /// Starts a snapshot of a partition, and ends the previous one. Call it when no request is
+    /// left.
     pub(super) fn begin_snapshot(&mut self, partition: PartitionId) -> Result<(), StoreError> {
         self.end_snapshot()?;
         self.snapshot = Some(Snapshot::new(partition));
         Ok(())
     }
 
-    /// Next part of the snapshot.
+    /// Returns the next part of the snapshot.
     pub(super) fn next_of_snapshot(&mut self) -> Result<Next, StoreError> {
         match &mut self.snapshot {
             Some(snapshot) => snapshot.next(&self.engine, &mut self.values),
@@ -134,13 +136,12 @@ impl NodeStorage {
         }
     }
 
-    /// Ends the snapshot.
     pub(super) fn end_snapshot(&mut self) -> Result<(), StoreError> {
         self.is_compacting |= self.snapshot.is_some();
         self.snapshot.take().map_or(Ok(()), |snapshot| snapshot.end(&mut self.values))
     }
 
-    /// Statistics of the log.
+    /// Statistics of the log; `None` if the node is volatile.
     pub(super) fn observe_log(&self) -> Option<LogObservation> {
         self.log.as_ref().map(DurableLog::observe)
     }
@@ -151,31 +152,32 @@ impl NodeStorage {
         self.log.as_ref().is_none_or(DurableLog::is_at_rest)
     }
 
-    /// Whether [`Self::run`] is to be called again at once.
+    /// Whether [`Self::run`] must be called again at once.
     pub(super) fn is_unfinished(&self) -> bool {
         self.is_unfinished
     }
 
-    /// Whether [`Self::run`] is to be called soon although nothing will wake the node.
+    /// Whether [`Self::run`] must be called soon, although no event will wake the node.
     pub(super) fn is_busy(&self) -> bool {
         !self.syncs.is_empty() || self.engine.is_emptying() || self.is_compacting
     }
 
-    /// Starts the pending sync; a returned one must be made by the caller, because it has time, or
-    /// because nothing may be written before a sync of the engine begins.
+    /// Starts the requested sync of the log. If a sync is returned, the caller must make it:
+    /// because the caller has time, or because nothing may be written before a sync of the engine
+    /// begins.
     pub(super) fn start_sync(&mut self, has_time: bool) -> Option<Arc<LogSyncing>> {
         let is_awaited = self.is_sync_awaited();
         let has_time = has_time && !self.is_unfinished;
         self.log.as_mut()?.start_sync(has_time, is_awaited)
     }
 
-    /// Whether a sync of the engine begins after the next log sync.
+    /// Whether a sync of the engine will begin after the next log sync.
     pub(super) fn is_sync_awaited(&self) -> bool {
         !self.syncs_wanted.is_empty() && !self.is_unfinished
     }
 
-    /// Reports finished syncs to the core, and begins engine syncs that have waited for one. To be
-    /// called before anything else is written.
+    /// Reports finished log syncs to the core, and begins engine syncs that have waited for one.
+    /// Call it before anything else is written.
     pub(super) fn finish_log_syncs(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         if let Some(through) = log.finish_log_syncs()? {
@@ -185,7 +187,7 @@ impl NodeStorage {
         self.begin_syncs()
     }
 
-    /// Executes requests, and those that follow from their completions, within a time slice.
+    /// Executes requests, and those that follow from their completions, within the time limit.
     pub(super) fn run(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         self.finish_syncs(now, core)?;
         if self.unsynced_bytes >= self.sync_bytes() && self.syncs_wanted.is_empty() {
@@ -210,20 +212,21 @@ impl NodeStorage {
         self.options.engine_sync_bytes / if is_short { 2 } else { 1 }
     }
 
-    /// Writes records that need no sync to the operating system, and the log's own marker.
+    /// Writes records that need no sync to the operating system, with the log's marker of what is
+    /// durable. Also starts checkpoints, compaction and engine syncs that space requires.
     pub(super) fn idle(&mut self, now: Now, core: &mut Replica) -> Result<(), StoreError> {
         if self.is_unfinished {
             return Ok(());
         }
         if let Some(log) = &mut self.log {
             if log.space.watch(now)? && self.syncs.is_empty() {
-                // The engine may hold tables that it does not need.
+                // A sync lets the engine drop tables that it no longer needs.
                 self.syncs_wanted.push(AfterSync::Nothing);
             }
-            // While there is space, less is worth compacting.
+            // Short of space, segments are worth compacting that were not before.
             self.is_compacting |= log.space.state() != DiskSpace::Enough;
-            // Unmerged tables take more and more space: it is better to refuse puts while the
-            // reserve is enough for a merge.
+            // Without merges, tables take more and more space. It is better to refuse puts while
+            // the reserve still suffices for a merge.
             if self.engine.merge_lacked_space() && log.space.state() == DiskSpace::Enough {
                 log.space.run_out()?;
             }
@@ -238,14 +241,15 @@ impl NodeStorage {
         self.run(now, core)
     }
 
-    /// Makes everything durable, for an orderly stop.
+    /// Makes everything durable before an orderly stop.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.close()?;
         self.engine.sync()
     }
 
-    /// `true` when no request is left, `false` when the time was up before.
+    /// Executes requests. Returns `true` when no request is left, `false` if the time limit was
+    /// reached.
     fn execute(&mut self, now: Now, core: &mut Replica, until_ns: u64) -> Result<bool, StoreError> {
         loop {
             let Some(request) = core.poll_storage() else { return Ok(true) };
@@ -308,7 +312,7 @@ impl NodeStorage {
         }
     }
 
-    /// A request for a large value was executed.
+    /// Passes the result of a large-value request to the core.
     fn finish_value(&mut self, now: Now, core: &mut Replica, done: Done) {
         match done {
             Done::Written => {}
@@ -327,14 +331,14 @@ impl NodeStorage {
         }
     }
 
-    /// A page was read.
+    /// Passes a page that was read to the core.
     fn give_page(&self, now: Now, core: &mut Replica, token: u64, corrupt: &[Vec<u8>], more: bool) {
         let entries = &self.entries[..];
         core.handle_storage(now, StorageCompletion::Scan { token, entries, corrupt, more });
     }
 
-    /// Reads the entries of these keys, up to this many bytes or the end of the time slice. Returns
-    /// damaged keys, and whether there are more.
+    /// Reads the entries of these keys until the byte limit or the time limit is reached. Returns
+    /// damaged keys, and whether there are more keys to read.
     fn gather(
         &mut self,
         partition: PartitionId,
@@ -357,7 +361,7 @@ impl NodeStorage {
         Ok((corrupt, keys.next().is_some()))
     }
 
-    /// Empties a piece of a cleared space, at intervals.
+    /// Does a step of emptying a cleared space if it is due.
     fn empty_if_due(&mut self, now: Now) -> Result<(), StoreError> {
         if self.engine.is_emptying() && now.boot_ns >= self.empty_at_ns {
             self.unsynced_bytes += self.engine.empty_piece()?;
@@ -381,7 +385,7 @@ impl NodeStorage {
         Ok(())
     }
 
-    /// Starts the sync that the batch needs; returns whether it must wait for disk space.
+    /// Requests the sync that the batch needs. Returns whether it must wait for disk space.
     fn is_full_after_sync(&mut self, now: Now, core: &mut Replica) -> Result<bool, StoreError> {
         match &mut self.log {
             None => core.handle_storage(now, StorageCompletion::Synced { through: self.appended }),
@@ -396,7 +400,8 @@ impl NodeStorage {
         Ok(false)
     }
 
-    /// Syncs the log first, so that the engine does not get ahead of it; later if the disk is full.
+    /// Requests a sync of the log before a sync of the engine, so that the engine does not get
+    /// ahead of it; later if the disk is full.
     fn want_syncs(&mut self, core: &mut Replica) -> Result<(), StoreError> {
         match &mut self.log {
             Some(log) if !self.syncs_wanted.is_empty() => {
@@ -410,7 +415,7 @@ impl NodeStorage {
         }
     }
 
-    /// Begins to sync the engine if everything in it is durable in the log.
+    /// Begins the waiting syncs of the engine if everything in it is durable in the log.
     fn begin_syncs(&mut self) -> Result<(), StoreError> {
         if !self.is_sync_awaited() || self.log.as_ref().is_some_and(|log| !log.is_synced()) {
             return Ok(());
@@ -427,7 +432,7 @@ impl NodeStorage {
         }
         let synced = match (self.engine.synced(), &mut self.log) {
             (Err(error), Some(log)) if error.is_out_of_space() => {
-                // Nothing is lost: it is all in the log.
+                // Nothing is lost: all data is in the log.
                 if now.boot_ns >= self.retry_sync_ns {
                     self.retry_sync_ns = now.after(SYNC_RETRY);
                     log.space.run_out()?;
@@ -450,7 +455,7 @@ impl NodeStorage {
     }
 }
 
-/// Keeps the entry of a key for the backup of its partition.
+/// Lets the snapshot of the key's partition keep the key's old entry.
 fn before_write(
     snapshot: &mut Option<Snapshot>,
     engine: &Spaces,

@@ -1,5 +1,6 @@
-//! TCP connections on which joiners copy (R7), dialled and accepted. Commands that query the node
-//! (`nicekv explain`, `nicekv trace`) connect here, too, and send a greeting first.
+//! TCP connections, dialled and accepted, on which joining replicas copy partitions (R7). Commands
+//! that query the node (`nicekv explain`, `nicekv trace`) connect here, too, and send a greeting
+//! first.
 
 use super::backups::Backups;
 use super::storage::NodeStorage;
@@ -16,10 +17,10 @@ use nicekv_store::StoreError;
 use std::io;
 use std::net::TcpListener;
 
-/// Most connections in both directions together; beyond it a frame is dropped, and its sender
-/// repeats it.
+/// Most connections, in both directions together. Above that, frames to further peers are dropped,
+/// and their senders repeat them.
 pub const STREAMS_MAX: usize = 48;
-/// Each side keeps one frame per partition in flight.
+/// Each side has at most one frame per partition in flight.
 const LIMITS: FrameLimits =
     FrameLimits { frame_bytes_max: FRAME_BYTES_MAX, output_bytes_max: 16 * FRAME_BYTES_MAX };
 
@@ -46,8 +47,8 @@ impl Streams {
         listener.into_iter().chain(self.open.iter().map(|(_, stream)| stream.interest()))
     }
 
-    /// Accepts, and passes frames to the core. A broken stream is dropped: the waiting side asks
-    /// again.
+    /// Accepts connections, and passes frames to the core. A broken stream is dropped: the side
+    /// that waits for an answer repeats its request.
     pub(super) fn receive(&mut self, now: Now, core: &mut Replica, storage: &NodeStorage) -> io::Result<()> {
         while !self.is_full()
             && let Some(stream) = accept(&self.listener)?
@@ -65,7 +66,7 @@ impl Streams {
                 _ => core.handle_stream(now, *peer, frame),
             });
             if is_stranger {
-                // The peer is told the version of this release, and disconnected.
+                // The peer gets a greeting with this release's version, and is disconnected.
                 let _ = stream.queue(&encode(&Greeting::new(Role::Admin))).and_then(|()| stream.flush());
             }
             is_open.is_ok()
@@ -81,18 +82,18 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends the core's frames, dialling if necessary.
+    /// Sends the core's frames, dialling new connections if necessary.
     pub(super) fn send(&mut self, core: &mut Replica) {
         while let Some((peer, frame)) = core.poll_stream() {
             if let Some(stream) = self.stream(peer) {
-                // A peer that does not read loses the frame and asks again.
+                // If the peer does not read, the frame is lost, and the peer repeats its request.
                 let _ = stream.queue(&frame);
             }
         }
         self.open.retain_mut(|(_, stream)| stream.flush().is_ok());
     }
 
-    /// Continues a running backup, once the storage requests of this turn are executed.
+    /// Continues a running backup. Call it when the storage requests of this turn are executed.
     pub(super) fn back_up(
         &mut self,
         now: Now,
@@ -105,7 +106,7 @@ impl Streams {
         backups.go_on(now, core, storage, stream)
     }
 
-    /// Time to continue a backup.
+    /// When to continue a running backup.
     pub(super) fn next_deadline(&self) -> u64 {
         self.backups.next_deadline()
     }
@@ -124,12 +125,12 @@ impl Streams {
     }
 }
 
-/// Whether a stream begins like those of commands; a copy frame never does.
+/// Whether the first frame of a stream is a command's greeting. A copy frame never is.
 fn is_visitor(frame: &[u8]) -> bool {
     Greeting::decode(frame).is_ok_and(|greeting| greeting.role == Role::Admin)
 }
 
-/// Answers a command; `None`: nodes do not know this question.
+/// Answers a command. `None`: nodes do not answer this request.
 fn answer(
     now: Now,
     core: &mut Replica,
@@ -181,7 +182,7 @@ fn in_words(step: Step) -> String {
     let path = |contended| if contended { "slow path" } else { "fast path" };
     match step {
         Step::Arrived => "arrived".into(),
-        Step::Synced => "logged and forced".into(),
+        Step::Synced => "logged and synced".into(),
         Step::Acknowledged(_) => "acknowledged".into(),
         Step::Decided { contended } => format!("decided, {}", path(contended)),
         Step::Learned { contended } => format!("the decision arrived, {}", path(contended)),

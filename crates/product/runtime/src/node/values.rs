@@ -1,4 +1,4 @@
-//! Large values of a node: in memory, or in segments next to its log.
+//! Large values of a node: in memory, or in segment files next to its log.
 
 mod memory;
 
@@ -13,18 +13,18 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes reclaimed in one step, so that others have the disk most of the time.
+/// Bytes reclaimed in one step, so that other work has the disk most of the time.
 const COMPACTED_BYTES: u64 = 1 << 20;
-/// Size of the pieces in which data after a hole is read back.
+/// Size of the pieces in which bytes after a hole are read back, to be hashed.
 const READ_BACK_BYTES: usize = 256 << 10;
 
 /// Result of a request.
 pub(super) enum Done {
     Written,
-    /// A new dependency of each sync.
+    /// The first large value was announced. Each log sync must sync this first, if `Some`.
     Marked(Option<Arc<dyn SyncFirst>>),
     Ended(OpId, ValueEnd),
-    /// Result for this token.
+    /// Result of the read with this token.
     Read(u64, Found),
     Removed,
 }
@@ -33,18 +33,18 @@ pub(super) enum Done {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Here,
-    /// The value, or that part of it, is missing.
+    /// The value, or this part of it, does not exist.
     Nothing,
     Damaged,
 }
 
-/// See the module.
+/// A node's store of large values; see the module documentation.
 pub(super) enum LargeValues {
     Memory(MemoryValues),
     Disk(Box<DiskValues>),
 }
 
-/// In a directory that exists only once there was a large value.
+/// Values in a directory, which is created before the first large value.
 pub(super) struct DiskValues {
     files: Arc<dyn Files>,
     directory: PathBuf,
@@ -54,22 +54,22 @@ pub(super) struct DiskValues {
     parts: HashMap<OpId, Part>,
 }
 
-/// A value being written.
+/// A value that is being written.
 struct Part {
-    /// `None`: there was no room.
+    /// `None` if the disk had no room.
     writing: Option<Writing>,
-    /// Hash of everything before this offset.
+    /// Hash of all bytes before `through`.
     checksum: Checksum,
     through: u32,
 }
 
 impl LargeValues {
-    /// Volatile.
+    /// Volatile values.
     pub(super) fn in_memory() -> Self {
         Self::Memory(MemoryValues::default())
     }
 
-    /// Durable, with the values of earlier processes.
+    /// Durable values, including those of earlier processes.
     pub(super) fn on_disk(
         files: Arc<dyn Files>,
         directory: PathBuf,
@@ -85,7 +85,7 @@ impl LargeValues {
         Ok(Self::Disk(Box::new(disk)))
     }
 
-    /// Complete values; `None` if there never was one.
+    /// Names of complete values; `None` if there never was a large value.
     pub(super) fn found(&self) -> Option<Vec<OpId>> {
         match self {
             Self::Memory(_) => None,
@@ -95,7 +95,7 @@ impl LargeValues {
         }
     }
 
-    /// Dependency of each sync, if there ever was a large value.
+    /// What each log sync must sync first; `None` if there never was a large value.
     pub(super) fn sync_first(&self) -> Option<Arc<dyn SyncFirst>> {
         match self {
             Self::Memory(_) => None,
@@ -103,7 +103,7 @@ impl LargeValues {
         }
     }
 
-    /// Executes a request; data that was read is in `out`.
+    /// Executes a request. Bytes that were read are put into `out`.
     pub(super) fn carry_out(
         &mut self,
         request: &StorageRequest<'_>,
@@ -133,7 +133,7 @@ impl LargeValues {
         })
     }
 
-    /// Creates the store. Returns the dependency of each sync.
+    /// Creates the store if it does not exist. Returns what each log sync must sync first.
     fn mark(&mut self) -> Result<Option<Arc<dyn SyncFirst>>, StoreError> {
         match self {
             Self::Memory(_) => Ok(None),
@@ -158,7 +158,7 @@ impl LargeValues {
         }
     }
 
-    /// Fills `out`.
+    /// Reads `out.len()` bytes of a value from `offset` on.
     pub(super) fn read(&self, name: OpId, offset: u32, out: &mut [u8]) -> Result<Found, StoreError> {
         match self {
             Self::Memory(memory) if memory.read(name, offset, out) => Ok(Found::Here),
@@ -167,7 +167,7 @@ impl LargeValues {
         }
     }
 
-    /// Marks a damaged value that is being written again.
+    /// Marks a damaged value that will be written again.
     fn condemn(&mut self, name: OpId) {
         match self {
             Self::Memory(memory) => memory.condemn(name),
@@ -187,27 +187,28 @@ impl LargeValues {
         }
     }
 
-    /// Reclaims some dead space; returns whether there is more. `room`: see
+    /// Reclaims some dead space. Returns whether there may be more. For `room` see
     /// [`Values::compact_step`].
     pub(super) fn compact(&mut self, room: Option<u64>) -> Result<bool, StoreError> {
         let Self::Disk(disk) = self else { return Ok(false) };
         let Some(values) = &mut disk.values else { return Ok(false) };
         match values.compact_step(COMPACTED_BYTES, room) {
-            // Other segments may have reclaimable space; a damaged value is found when it is read.
+            // Other segments may have space to reclaim. The damaged value is reported when it is
+            // read.
             Err(StoreError::Corrupt { .. }) => Ok(true),
             Err(error) if error.is_out_of_space() => Ok(false),
             other => other,
         }
     }
 
-    /// Whether compaction holds space that it has not released yet.
+    /// Whether a compaction is running, which still holds the space that it will release.
     pub(super) fn is_copying(&self) -> bool {
         matches!(self, Self::Disk(disk) if disk.values.as_ref().is_some_and(Values::is_copying))
     }
 }
 
-/// The part of a piece after `through`: what came in order may be hashed already, and stays
-/// unchanged.
+/// Skips the bytes of a piece before `through`: they may be hashed already, so they must not
+/// change. Returns the offset of the rest, and the rest.
 fn beyond(through: usize, offset: u32, bytes: &[u8]) -> (usize, &[u8]) {
     let known = through.saturating_sub(offset as usize).min(bytes.len());
     (offset as usize + known, &bytes[known..])
@@ -306,7 +307,8 @@ impl DiskValues {
     }
 }
 
-/// Whether the failure is the writer's, and not the disk's.
+/// Whether the error affects only the value being written: the disk is full or busy, but has not
+/// failed.
 fn is_no_room(error: &StoreError) -> bool {
     error.is_out_of_space() || matches!(error, StoreError::ValuesBusy { .. })
 }
@@ -325,7 +327,7 @@ mod tests {
         LargeValues::on_disk(Arc::new(RealFiles), directory.into(), identity, options).unwrap()
     }
 
-    /// A damaged value may be found by compaction as well as by a reader.
+    /// Compaction may find a damaged value before a reader does.
     #[test]
     fn damaged_value_keeps_its_segment_and_others_are_compacted() {
         let scratch = tempfile::tempdir().unwrap();
@@ -346,7 +348,7 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&first).unwrap();
         file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
         let before = segments().count();
-        // One value is left in each segment; in the first one it is the damaged one.
+        // One value is left in each segment; the one in the first segment is damaged.
         (2..=20)
             .filter(|sequence| sequence % 5 != 1)
             .for_each(|sequence| disk.remove(name(sequence)).unwrap());
@@ -366,7 +368,7 @@ mod tests {
         let value: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
         let name = OpId { client: ClientId(7), sequence: 1 };
         let reference = Reference { name, length: LENGTH, checksum: nicekv_transport::checksum(&value) };
-        // Second half first.
+        // The second half is written first.
         for (offset, part) in [(100_000, &value[100_000..]), (0, &value[..100_000])] {
             disk.write(name, LENGTH, offset, part).unwrap();
         }
@@ -375,16 +377,16 @@ mod tests {
         let last = LENGTH - part.len() as u32;
         assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here);
         assert_eq!(part, value[last as usize..]);
-        // A requester may state any length.
+        // A requester may ask for any length.
         assert_eq!(disk.read(name, last + 1, &mut part).unwrap(), Found::Nothing);
         let other = OpId { sequence: 2, ..name };
         assert_eq!(disk.read(other, 0, &mut part).unwrap(), Found::Nothing);
         let segment = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
         let file = std::fs::File::options().write(true).open(segment).unwrap();
-        // After the segment's and the value's headers, one page each.
+        // The value begins after the segment's header and its own, one page each.
         file.write_all_at(&[0xff; 8], 2 * 4_096 + 500).unwrap();
         assert_eq!(disk.read(name, 0, &mut part).unwrap(), Found::Damaged);
-        assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here, "another block");
+        assert_eq!(disk.read(name, last, &mut part).unwrap(), Found::Here, "the other block is intact");
     }
 
     #[test]

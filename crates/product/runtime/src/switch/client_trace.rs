@@ -1,14 +1,14 @@
 //! Tracing of one client's datagrams in a switch (`nicekv trace`).
 //!
 //! ```text
-//!   user space:  every datagram passes here: one comparison while nobody watches
-//!   kernel, tc:  a packet socket, there only while somebody watches: the kernel stamps what arrives at a port before the program takes it
-//!   kernel, XDP: frames are taken before the kernel could note them: nothing is seen
+//!   user space:  every datagram passes here: one comparison each, also while no client is traced
+//!   kernel, tc:  a packet socket, open only while a client is traced: the kernel timestamps frames at a port before the program takes them
+//!   kernel, XDP: the program takes frames before the kernel can timestamp them: nothing is recorded
 //! ```
 //!
-//! The socket's filter, in the kernel, selects that client's datagrams, so that tracing one client
-//! costs the others little, and nothing when off. It needs `CAP_NET_RAW`; without it the switch
-//! says so.
+//! The packet socket has a filter in the kernel that selects the client's datagrams, so tracing
+//! costs other clients little, and nothing when it is off. The socket needs `CAP_NET_RAW`; without
+//! it the trace says why it has no times.
 
 use crate::sys::{self, Stamped};
 use nicekv_proto::{ClientId, HeaderLayout, Now};
@@ -19,27 +19,27 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 
-/// Most recorded datagrams; further ones are not recorded.
+/// Most datagrams that are recorded; further ones are ignored.
 const TRACED_DATAGRAMS_MAX: usize = 256;
-/// Bytes examined of a frame, from its IP header on: the headers of IP, UDP and ours.
+/// Bytes of a frame that are examined, starting at its IP header: the IP and UDP headers and ours.
 const HEADERS_BYTES: usize = IP_UDP_BYTES + size_of::<HeaderLayout>();
-/// Length of an IP header without options, and of a UDP header.
+/// Length of an IP header without options plus that of a UDP header.
 const IP_UDP_BYTES: usize = 28;
-/// All protocols, for packet sockets.
+/// Makes a packet socket receive all protocols.
 const EVERYTHING: u16 = libc::ETH_P_ALL as u16;
 
 /// A port of a switch in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedPort {
-    /// Its interface.
+    /// Index of the port's interface.
     pub ifindex: u32,
-    /// For people.
+    /// Name for operators.
     pub name: String,
-    /// Whether frames are seen there before the switch's program takes them.
+    /// Whether a packet socket sees frames before the switch's program takes them.
     pub is_seen: bool,
 }
 
-/// See the module.
+/// Records a client's datagrams; see the module documentation.
 #[derive(Debug, Default)]
 pub struct ClientTracer {
     /// `None`: datagrams pass through this process.
@@ -51,12 +51,13 @@ pub struct ClientTracer {
 }
 
 impl ClientTracer {
-    /// For a switch in the kernel, with the ports whose frames it takes.
+    /// A tracer of a switch in the kernel that receives frames at these ports.
     pub fn at_ports(ports: Vec<WatchedPort>) -> Self {
         Self { ports: Some(ports), ..Self::default() }
     }
 
-    /// Traces `client`; if it is traced already, returns what was recorded and stops.
+    /// Starts tracing `client`. If it is being traced already, stops and returns the recorded
+    /// datagrams.
     pub(super) fn look(&mut self, now: Now, client: Option<ClientId>) -> Option<ClientTrace> {
         let was_watched = client.is_some() && self.watched == client;
         if was_watched {
@@ -80,7 +81,7 @@ impl ClientTracer {
         })
     }
 
-    /// Records a forwarded datagram.
+    /// Records a datagram that was forwarded to `copies` receivers, or dropped if 0.
     pub(super) fn note_passed(&mut self, arrived: Now, datagram: &[u8], copies: usize) {
         let what = match copies {
             0 => format!("drops {}", opcode(datagram)),
@@ -133,23 +134,23 @@ impl ClientTracer {
     }
 }
 
-/// Name as in `docs/PROTOCOL.md`.
+/// Name of the datagram's opcode, as in `docs/PROTOCOL.md`.
 fn opcode(datagram: &[u8]) -> String {
     let opcode = HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode);
     opcode.map_or("a datagram".into(), |opcode| format!("{opcode:?}"))
 }
 
-/// Receives this client's packets on any interface.
+/// Opens a packet socket that receives this client's packets on all interfaces.
 fn open_tap(client: ClientId) -> io::Result<Socket> {
     let tap = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(i32::from(EVERYTHING.to_be()))))?;
     tap.set_nonblocking(true)?;
-    // Packets that arrived before the filter was set are discarded when read.
+    // Packets may arrive before the filter is set; they are discarded when read.
     tap.attach_filter(&filter(client))?;
     sys::stamp_received(tap.as_fd())?;
     Ok(tap)
 }
 
-/// Whether a frame has this client's id where our datagrams have it: two words.
+/// A BPF program that accepts frames whose header has this client id, compared as two 32-bit words.
 fn filter(client: ClientId) -> [SockFilter; 6] {
     let at = (IP_UDP_BYTES + offset_of!(HeaderLayout, client)) as u32;
     let (first, second) = ((client.0 >> 32) as u32, client.0 as u32);
@@ -208,7 +209,7 @@ mod tests {
         let told = client_tracer.look(at(5), Some(ClientId(7))).unwrap();
         let told: Vec<_> = told.seen.iter().map(|seen| (seen.at_ns, seen.what.as_str())).collect();
         assert_eq!(told, [(3, "passes Get on"), (4, "drops Get")]);
-        assert!(!client_tracer.is_of_watched(&get(7)), "that was all");
+        assert!(!client_tracer.is_of_watched(&get(7)), "tracing has stopped");
         client_tracer.look(at(6), Some(ClientId(7)));
         for _ in 0..2 * TRACED_DATAGRAMS_MAX {
             client_tracer.note_passed(at(7), &get(7), 3);

@@ -2,18 +2,18 @@
 //! two system calls.
 //!
 //! ```text
-//!   metadata ──tables──▶ agent ─▶ EdgeRouters ─┬─▶ the switch's router ◀── datagrams of everybody else
+//!   metadata ──tables──▶ agent ─▶ EdgeRouters ─┬─▶ the switch's router ◀── datagrams of all other senders
 //!            ◀──acknowledged── (all have them) └─▶ the router of each Edge ◀── its sender, straight to the nodes
 //! ```
 //!
-//! An edge is a part of its switch: the switch's agent installs tables in the routers of all edges,
-//! and acknowledges them when the last one has them. Nodes of the process are reached in memory
-//! (`inbox`). A sender holds the lock of its router from matching a datagram until the kernel has
-//! it, so that nothing leaves by older tables once they are replaced (R6). When the switch stops,
-//! its edges lose their tables, and drop everything (R12).
+//! An edge is part of its switch: the switch's agent installs tables in the routers of all edges,
+//! and acknowledges them once the last router has them. Nodes in the same process are reached in
+//! memory (`inbox`). A sender locks its router from matching a datagram until the kernel has taken
+//! it, so no datagram leaves by old tables after they were replaced (R6). When the switch stops,
+//! its edges lose their tables, and drop all datagrams (R12).
 //!
-//! Edges do not handle hot keys: a hot key must be counted in one place (H8). So requests with room
-//! for a stamp, and messages about hot keys, go to the switch's own socket unchanged.
+//! Edges do not handle hot keys, because a hot key must be counted in one place (H8). Requests with
+//! room for a stamp, and messages about hot keys, go to the switch's own socket unchanged.
 
 use super::route;
 use crate::UdpEndpoint;
@@ -29,13 +29,13 @@ use std::net::SocketAddrV4;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Most edges in a switch's lifetime: as many nodes as `nicekv up` starts, and as many threads as a
-/// gateway has.
+/// Most edges during a switch's lifetime: enough for the nodes that `nicekv up` starts, and the
+/// threads of a gateway.
 const EDGES_MAX: usize = 128;
-/// Datagrams that are matched before they are sent.
+/// Most datagrams that are matched before they are sent.
 const ROUTED_MAX: usize = 512;
 
-/// Where senders of the switch's process become its edges; clones are equivalent.
+/// Lets senders of the switch's process become its edges; clones are equivalent.
 #[derive(Clone, Debug)]
 pub struct Edges {
     shared: Arc<Mutex<Shared>>,
@@ -47,12 +47,12 @@ struct Shared {
     vrings: VringSet,
     /// Installed tables; `None` once the switch has stopped.
     tables: Option<TableSet>,
-    /// Routers of all edges, including those of dropped ones, whose counters stay.
+    /// Routers of all edges. Those of dropped edges remain, because their counters still count.
     routers: Vec<Arc<Mutex<Router>>>,
 }
 
 impl Edges {
-    /// An edge for `endpoint`, which must be bound to an address of its own.
+    /// Creates an edge for `endpoint`, which must be bound to a specific address.
     pub(crate) fn attach(&self, endpoint: &UdpEndpoint) -> io::Result<Edge> {
         let from = endpoint.local_address();
         let mut shared = locked(&self.shared);
@@ -78,21 +78,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no holder of this lock panics")
 }
 
-/// Pipeline of one sender.
+/// The pipeline of one sender.
 #[derive(Debug)]
 pub(crate) struct Edge {
     from: SocketAddrV4,
     router: Arc<Mutex<Router>>,
     network: LocalNetwork,
     datagram: Vec<u8>,
-    /// Matched datagrams with the destinations of their copies.
+    /// Matched datagrams, and the destination and range of each copy.
     bytes: Vec<u8>,
     copies: Vec<Copy>,
 }
 
 impl Edge {
-    /// Sends what `fill` writes and addresses until it has no more; for vrings, to the hosts in the
-    /// tables.
+    /// Sends datagrams until `fill` returns `None`. `fill` writes each one to an empty buffer and
+    /// returns its destination; a datagram for a vring goes to the hosts in the tables.
     pub(crate) fn send_with(
         &mut self,
         endpoint: &mut UdpEndpoint,
@@ -117,26 +117,26 @@ impl Edge {
         Ok(())
     }
 
-    /// Runs the pipeline on the datagram, if it is for a vring.
+    /// Runs the pipeline on the datagram if it is for a vring.
     fn pass(&mut self, router: &mut Router, to: SocketAddrV4) {
         let Self { from, datagram, bytes, copies, .. } = self;
         let length = datagram.len();
         let is_for_vring = router.vrings().ring_of(to.ip().octets()).is_some();
         if is_for_vring && !is_of_hot_keys(datagram) {
             route(router, *from, to, datagram, &mut |receiver, piece| {
-                // Complete copies come last.
+                // Copies of the whole datagram come after all pieces; its bytes are appended below.
                 copies.push((receiver, bytes.len()..bytes.len() + length));
                 bytes.extend_from_slice(piece.unwrap_or_default());
             });
         } else {
             copies.push((to, bytes.len()..bytes.len() + length));
         }
-        // After the pipeline, which has written the sender into them.
+        // Copied after the pipeline has stamped the sender's address into it.
         bytes.extend_from_slice(datagram);
     }
 
-    /// Datagrams to the same host are sent together: it is woken once, or the kernel takes a GSO
-    /// batch.
+    /// Sends all matched datagrams. Those for the same host are sent together, so that its thread
+    /// is woken once, or the kernel can form a GSO batch.
     fn send(&mut self, endpoint: &mut UdpEndpoint) -> io::Result<()> {
         let Self { from, network, bytes, copies, .. } = self;
         copies.sort_by_key(|(to, _)| *to);
@@ -154,17 +154,18 @@ impl Edge {
     }
 }
 
-/// Whether only the switch's own registers may process a datagram for a vring.
+/// Whether a datagram for a vring must pass the switch's own router, which has the registers of hot
+/// keys.
 pub(super) fn is_of_hot_keys(datagram: &[u8]) -> bool {
     let opcode = HeaderLayout::peek(datagram).and_then(HeaderLayout::opcode);
     datagram.get(ROOM_AT) == Some(&ROOM_STAMP)
         || matches!(opcode, Some(Opcode::HotConfirm | Opcode::HotClose | Opcode::HotValue | Opcode::HotLease))
 }
 
-/// Destination and range of a datagram.
+/// Destination and range of a copy.
 type Copy = (SocketAddrV4, Range<usize>);
 
-/// The routers of a switch and of its edges as one: tables are installed everywhere, or nowhere.
+/// The routers of a switch and of its edges. Tables are installed in all of them or in none.
 #[derive(Debug)]
 pub(super) struct EdgeRouters {
     /// The switch's own router.
@@ -183,8 +184,8 @@ impl EdgeRouters {
         self.edges.clone()
     }
 
-    /// Changes all tables. No edge is added meanwhile, and each waits until its datagrams are with
-    /// the kernel.
+    /// Changes the tables of all routers. No edge can be added meanwhile. The lock of each router
+    /// is free only when the kernel has taken that edge's datagrams.
     fn change(
         &mut self,
         mut change: impl FnMut(&mut Router) -> Result<(), BackendError>,
@@ -193,13 +194,13 @@ impl EdgeRouters {
         change(&mut self.own)?;
         for router in &shared.routers {
             change(&mut locked(router))
-                .expect("they have the same tables, of which the switch has taken the change");
+                .expect("the edges have the switch's tables, which accepted the change");
         }
         shared.tables = self.own.tables().cloned();
         Ok(())
     }
 
-    /// Sum of all their statistics.
+    /// Adds up a statistic over all routers.
     fn gather<T>(
         &self,
         ask: impl Fn(&Router) -> Result<T, BackendError>,
@@ -214,13 +215,14 @@ impl EdgeRouters {
 }
 
 impl Drop for EdgeRouters {
-    /// A stopped switch has no tables, and acknowledges none: nothing may leave by its old ones.
+    /// Empties the tables of all edges: a stopped switch acknowledges no newer tables, so nothing
+    /// may be sent by its old ones.
     fn drop(&mut self) {
         let mut shared = locked(&self.edges.shared);
         shared.tables = None;
         for router in &shared.routers {
             let empty = Router::new(shared.vrings.clone()).map_err(|error: TableError| error.to_string());
-            *locked(router) = empty.expect("the switch was made with these rings");
+            *locked(router) = empty.expect("the switch was created with these vrings");
         }
     }
 }

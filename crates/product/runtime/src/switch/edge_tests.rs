@@ -13,18 +13,18 @@ use std::time::Duration;
 
 const VRINGS: VringConfig = VringConfig::DEFAULT;
 
-/// Sockets of two nodes and a sender, and a switch without tables.
+/// Endpoints of two nodes and of a sender, and the routers of a switch without tables.
 fn world() -> ([UdpEndpoint; 2], UdpEndpoint, EdgeRouters) {
     let bind = |last| UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, last), 0)).unwrap();
     ([bind(1), bind(2)], bind(1), EdgeRouters::new(Router::new(VRINGS).unwrap()))
 }
 
-/// Gets to node `reader`, updates to both.
+/// Tables that send gets to node `reader`, and updates to both nodes.
 fn tables(generation: u64, nodes: &[UdpEndpoint; 2], reader: u16) -> TableSet {
     let host = |(index, node): (usize, &UdpEndpoint)| Host {
         id: HostId(index as u16),
         role: HostRole::Node,
-        // Hosts have separate addresses; the loopback interface has them all.
+        // Hosts need different addresses; the loopback interface has all of 127.0.0.0/8.
         ip: [127, 0, 0, 1 + index as u8],
         udp_port: node.local_address().port(),
         mac: [2, 0, 0, 0, 0, index as u8],
@@ -91,7 +91,7 @@ fn send(edge: &mut Edge, endpoint: &mut UdpEndpoint, datagrams: &[Write]) {
     edge.send_with(endpoint, |out| datagrams.next().and_then(|write| write(out))).unwrap();
 }
 
-/// Sender of an arrived datagram, and its reply address.
+/// For each datagram that has arrived: its sender and its reply address.
 fn arrived(node: &mut UdpEndpoint) -> Vec<(SocketAddrV4, Option<SocketAddrV4>)> {
     let mut all = Vec::new();
     node.receive(|message| {
@@ -111,13 +111,14 @@ fn edge_sends_directly_to_hosts_in_its_tables() {
     let (mut nodes, mut endpoint, mut routers) = world();
     let mut edge = routers.edges().attach(&endpoint).unwrap();
     send(&mut edge, &mut endpoint, &[get, update]);
-    assert_eq!(nodes.each_mut().map(arrived), [vec![], vec![]], "without tables it is closed");
+    assert_eq!(nodes.each_mut().map(arrived), [vec![], vec![]], "without tables an edge drops everything");
     routers.install(&tables(1, &nodes, 1)).unwrap();
     send(&mut edge, &mut endpoint, &[get, update, get]);
     let own = endpoint.local_address();
     let datagram = (own, Some(own));
     assert_eq!(nodes.each_mut().map(arrived), [vec![datagram], vec![datagram; 3]]);
-    // A later edge has the installed tables, and counters are summed.
+    // An edge that is attached later has the installed tables, and counters of all edges are
+    // summed.
     let mut late = routers.edges().attach(&endpoint).unwrap();
     send(&mut late, &mut endpoint, &[get as Write; ROUTED_MAX + 1]);
     assert_eq!(endpoint.counters().sent, 4 + ROUTED_MAX as u64 + 1);
@@ -131,7 +132,7 @@ fn refused_tables_change_nothing_and_updates_reach_all_edges() {
     let (mut nodes, mut endpoint, mut routers) = world();
     let mut edge = routers.edges().attach(&endpoint).unwrap();
     routers.install(&tables(1, &nodes, 0)).unwrap();
-    assert!(routers.install(&tables(2, &nodes, 7)).is_err(), "there is no host 7");
+    assert!(routers.install(&tables(2, &nodes, 7)).is_err(), "tables without host 7 were accepted");
     send(&mut edge, &mut endpoint, &[get]);
     assert_eq!(nodes.each_mut().map(arrived).map(|all| all.len()), [1, 0]);
     let update = TableUpdate::between(&tables(1, &nodes, 0), &tables(2, &nodes, 1)).unwrap();
@@ -148,7 +149,8 @@ fn tables_are_acknowledged_once_no_edge_uses_older_ones() {
     let router = edge.router.clone();
     let mut datagrams = [get as Write; 2 * ROUTED_MAX].iter();
     edge.send_with(&mut endpoint, |out| {
-        // The first is written before the lock is needed; none is matched or sent without it.
+        // The edge takes its lock after the first datagram was written, and holds it while further
+        // ones are written, matched and sent.
         let is_first = datagrams.len() == 2 * ROUTED_MAX;
         assert_eq!(router.try_lock().is_err(), !is_first, "{} are left", datagrams.len());
         datagrams.next().and_then(|write| write(out))
@@ -163,7 +165,7 @@ fn tables_are_acknowledged_once_no_edge_uses_older_ones() {
             installed.send(()).unwrap();
         });
         let early = is_installed.recv_timeout(Duration::from_millis(20));
-        assert!(early.is_err(), "acknowledged while an edge sends by the tables before");
+        assert!(early.is_err(), "acknowledged while an edge sends by the old tables");
         drop(sending);
         is_installed.recv().unwrap();
     });
@@ -204,7 +206,7 @@ fn hot_key_messages_go_to_the_switch() {
     let edges = EdgeRouters::new(Router::new(vrings).unwrap()).edges();
     let mut edge = edges.attach(&sender).unwrap();
     let to = switch.local_address();
-    // Without tables an edge sends none of its own.
+    // An edge without tables sends no datagrams of its own.
     let (mut left, mut with_room) = (5, Vec::new());
     let (keyspace, digest) = (KeyspaceId::DEFAULT, key_digest(b"color"));
     let stamp = Stamp { instance: 9, seen: 1 };
@@ -241,9 +243,9 @@ fn hot_key_messages_go_to_the_switch() {
         assert!(wait(&mut descriptors, Some(now().after(Duration::from_secs(5)))).is_ok());
         let before = received.len();
         switch.receive(|message| received.push(message.bytes.to_vec())).unwrap();
-        assert!(received.len() > before, "nothing has come: {received:?}");
+        assert!(received.len() > before, "no datagram has arrived: {received:?}");
     }
-    assert_eq!(received[0], with_room, "as it was sent");
+    assert_eq!(received[0], with_room, "the switch receives it unchanged");
     assert!(matches!(Datagram::decode(&received[1]), Ok((_, Datagram::HotConfirm(_)))));
     assert!(matches!(Datagram::decode(&received[2]), Ok((_, Datagram::HotValue(_)))));
     assert!(matches!(Datagram::decode(&received[3]), Ok((_, Datagram::HotLease(_)))));

@@ -1,4 +1,4 @@
-//! Link state of trunks: whether the kernel detects a signal.
+//! Link state of trunks: whether the kernel detects a carrier.
 
 use crate::sys;
 use nicekv_proto::{Duration, Now};
@@ -8,19 +8,19 @@ use std::os::fd::AsFd as _;
 /// Interval of checks.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Ports of a switch that are checked.
+/// Checks the links of a switch's trunk ports.
 #[derive(Debug, Default)]
 pub struct TrunkLinks {
-    /// Numbers and interfaces, ascending.
+    /// Port numbers and interface names, ascending.
     ports: Vec<(u16, String)>,
-    /// Socket for queries; not bound, so that it receives nothing.
+    /// Socket for interface queries. It is not bound, so it receives nothing.
     socket: Option<Socket>,
     down: Vec<u16>,
     look_at_ns: u64,
 }
 
 impl TrunkLinks {
-    /// For these ports: their numbers, and their interfaces in the caller's network namespace.
+    /// Checks these ports, given by number and by interface name in the caller's network namespace.
     pub fn of(ports: impl IntoIterator<Item = (u16, String)>) -> std::io::Result<Self> {
         let mut ports: Vec<_> = ports.into_iter().collect();
         ports.sort();
@@ -31,16 +31,16 @@ impl TrunkLinks {
         Ok(Self { ports, socket, down: Vec::new(), look_at_ns: 0 })
     }
 
-    /// Ports with a dead link, if any ports are checked.
+    /// Ports with a dead link; `None` if no ports are checked.
     pub(crate) fn down(&self) -> Option<&[u16]> {
         (!self.ports.is_empty()).then_some(&self.down)
     }
 
-    /// Checks, if it is time.
+    /// Checks all ports if the interval has passed.
     pub(crate) fn look(&mut self, now: Now) {
         let Some(socket) = self.socket.as_ref().filter(|_| now.boot_ns >= self.look_at_ns) else { return };
         self.look_at_ns = now.after(INTERVAL);
-        // A missing interface counts as dead.
+        // An interface that does not exist counts as dead.
         let is_down = |device: &str| !sys::has_carrier(socket.as_fd(), device).unwrap_or(false);
         let down = self.ports.iter().filter(|(_, device)| is_down(device));
         self.down = down.map(|(number, _)| *number).collect();
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(trunk_links.down(), Some(&[7][..]));
         let again_ns = trunk_links.next_deadline().unwrap();
         trunk_links.look(now());
-        assert_eq!(trunk_links.next_deadline(), Some(again_ns), "not yet");
+        assert_eq!(trunk_links.next_deadline(), Some(again_ns), "checked before the interval has passed");
         assert_eq!(TrunkLinks::of([]).unwrap().next_deadline(), None);
     }
 }

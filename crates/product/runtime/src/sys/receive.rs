@@ -8,19 +8,19 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Buffer per message: the longest UDP payload.
 const BUFFER_BYTES: usize = 1 << 16;
-/// A call asks for twice as many messages as the last one received, but at least this many:
-/// preparing more costs time that a single request would wait for.
+/// A call requests twice as many messages as the last one received, but at least this many.
+/// Preparing more would delay a single request.
 const BATCH_MIN: usize = 8;
-/// When messages arrive one at a time, all but one of this many calls ask for a single one:
-/// checking for a second would cost a twentieth of a get.
+/// While messages arrive one at a time, only one of this many calls requests more than one message:
+/// checking for a second one would cost a twentieth of a get.
 const LONE_CALLS: u32 = 8;
 
 /// Buffers for a batch of received datagrams, with their senders.
 pub(crate) struct ReceiveBatch {
-    /// One per message; the system provides memory once it is written to.
+    /// One per message. The kernel provides the memory when a buffer is first written to.
     buffers: Box<[[u8; BUFFER_BYTES]]>,
     received: Vec<Received>,
-    /// Messages that the last call has asked for, and has received.
+    /// Number of messages that the last call requested, and that it received.
     asked: usize,
     got: usize,
     /// Consecutive calls that received one message each.
@@ -30,23 +30,23 @@ pub(crate) struct ReceiveBatch {
 /// Whether the socket may have more datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// No, there were none just now.
+    /// No: the last call received fewer messages than it requested.
     Nothing,
-    /// Unknown: only one message was asked for, as the last ones came one by one; not worth another
-    /// call before it is processed.
+    /// Unknown: the call requested only one message, because the last ones arrived one at a time.
+    /// Process it before the next call.
     Unknown,
-    /// Probably: as many came as were asked for.
+    /// Probably: the call received as many messages as it requested.
     More,
 }
 
-/// Place of a datagram in a buffer.
+/// Location of a datagram in a buffer.
 #[derive(Clone, Copy)]
 struct Received {
     buffer: usize,
     begin: usize,
     end: usize,
     from: SocketAddrV4,
-    /// Only after [`show_destination`].
+    /// Set only on sockets with [`show_destination`].
     destination: Option<Ipv4Addr>,
 }
 
@@ -61,8 +61,8 @@ impl ReceiveBatch {
         }
     }
 
-    /// Receives what is there, at most [`BATCH_MAX`] messages; none is no error. Replaces the last
-    /// batch, and returns the number of datagrams.
+    /// Receives the messages that have arrived, at most [`BATCH_MAX`]; it is no error if there are
+    /// none. Replaces the previous batch, and returns the number of datagrams.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let is_alone = self.lone > 1 && !self.lone.is_multiple_of(LONE_CALLS);
         self.asked = if is_alone { 1 } else { (2 * self.got).clamp(BATCH_MIN, BATCH_MAX) };
@@ -84,7 +84,8 @@ impl ReceiveBatch {
             header.msg_hdr.msg_control = controls[index].as_mut_ptr().cast();
             header.msg_hdr.msg_controllen = CONTROL_BYTES;
         }
-        // SAFETY: `asked` headers are initialised and point to memory of the stated lengths that outlives the call.
+        // SAFETY: `asked` headers are initialised, and point to memory that has the stated lengths
+        // and outlives the call.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -104,7 +105,8 @@ impl ReceiveBatch {
             _ => 0,
         };
         for index in 0..self.got {
-            // SAFETY: initialised above, and the kernel reports no more than `asked`.
+            // SAFETY: they were initialised above, and the kernel reports no more than `asked`
+            // messages.
             let (header, address) =
                 unsafe { (headers[index].assume_init_ref(), addresses[index].assume_init_ref()) };
             let from = SocketAddrV4::new(
@@ -116,7 +118,7 @@ impl ReceiveBatch {
         Ok(self.received.len())
     }
 
-    /// The datagrams of one message.
+    /// Splits a received message (a GRO batch) into its datagrams.
     fn split(&mut self, buffer: usize, header: &libc::mmsghdr, from: SocketAddrV4) {
         let notes = Notes::read(&header.msg_hdr);
         let length = (header.msg_len as usize).min(BUFFER_BYTES);
@@ -132,7 +134,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// After the last call.
+    /// Whether datagrams may be left after the last call.
     pub(crate) fn left(&self) -> Left {
         match self.asked {
             asked if self.got < asked => Left::Nothing,

@@ -15,8 +15,8 @@ pub(crate) struct SendBatch {
     kinds: Vec<u64>,
     /// (index of its kind, index of the datagram), ascending.
     order: Vec<(u8, u8)>,
-    /// Whether the kernel supports GSO here (before Linux 6.11 only if the device computes
-    /// checksums).
+    /// Whether the kernel supports GSO on this socket (before Linux 6.11 only if the device
+    /// computes checksums).
     has_gso: bool,
 }
 
@@ -25,8 +25,8 @@ impl SendBatch {
         Self { kinds: Vec::with_capacity(BATCH_MAX), order: Vec::with_capacity(BATCH_MAX), has_gso: true }
     }
 
-    /// Sends `count` datagrams, at most [`BATCH_MAX`], without blocking; datagrams with the same
-    /// destination and length are grouped. Returns how many were lost before the wire.
+    /// Sends `count` datagrams, at most [`BATCH_MAX`], without blocking. Datagrams with the same
+    /// destination and length are sent together. Returns how many the kernel refused.
     pub(crate) fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -40,13 +40,14 @@ impl SendBatch {
             let run = if has_gso { GSO_BYTES_MAX } else { 0 };
             match send_messages(socket, &self.order[done..], run, &datagram) {
                 Ok(sent) => done += sent,
-                // One by one, for the rest of the batch, or for ever.
+                // Without GSO from here on: for the rest of this batch, or for all later ones, too
+                // (EIO).
                 Err((error, length)) if length > 1 => {
                     has_gso = false;
                     self.has_gso = error.raw_os_error() != Some(libc::EIO);
                 }
                 Err((error, _)) => {
-                    // The error belongs to the first datagram; the others are still to be tried.
+                    // The error belongs to the first datagram; the following ones are tried next.
                     if lost_before_the_wire(error)? {
                         (done, lost) = (done + 1, lost + 1);
                     }
@@ -72,13 +73,14 @@ impl SendBatch {
     }
 }
 
-/// Equal for datagrams that can share a GSO batch.
+/// A number that is equal for datagrams that can share a GSO batch.
 fn kind((bytes, to): (&[u8], SocketAddrV4)) -> u64 {
     u64::from(to.ip().to_bits()) << 32 | u64::from(to.port()) << 16 | bytes.len() as u64
 }
 
-/// One call with all datagrams of `order`, in batches of at most `train_bytes_max`. Returns how
-/// many were sent, or the error of the first message, and its number of datagrams.
+/// Sends all datagrams of `order` with one call, in GSO batches of at most `train_bytes_max` bytes.
+/// Returns the number of datagrams sent, or the error of the first message and its number of
+/// datagrams.
 fn send_messages<'a>(
     socket: BorrowedFd<'_>,
     order: &[(u8, u8)],
@@ -96,7 +98,7 @@ fn send_messages<'a>(
         let (bytes, _) = datagram(index.into());
         vector.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
     }
-    // Datagrams per message.
+    // Number of datagrams in each message.
     let mut lengths = [0; BATCH_MAX];
     let (mut begin, mut count) = (0, 0);
     while begin < order.len() {
@@ -117,7 +119,8 @@ fn send_messages<'a>(
         lengths[count] = length;
         (begin, count) = (begin + length, count + 1);
     }
-    // SAFETY: `count` headers are initialised and point to memory that outlives the call, which only reads the datagrams' bytes.
+    // SAFETY: `count` headers are initialised and point to memory that outlives the call. The call
+    // only reads the datagrams' bytes.
     let sent = unsafe {
         libc::sendmmsg(socket.as_raw_fd(), headers[0].as_mut_ptr(), count as u32, libc::MSG_DONTWAIT)
     };
@@ -138,7 +141,7 @@ fn system_address(address: SocketAddrV4) -> libc::sockaddr_in {
 /// Sends a single datagram with the cheapest call.
 fn send_one(socket: BorrowedFd<'_>, (bytes, to): (&[u8], SocketAddrV4)) -> io::Result<()> {
     let address = system_address(to);
-    // SAFETY: bytes and address outlive the call, which only reads them, in the lengths that it is told.
+    // SAFETY: bytes and address outlive the call, which only reads them, up to the given lengths.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -152,10 +155,11 @@ fn send_one(socket: BorrowedFd<'_>, (bytes, to): (&[u8], SocketAddrV4)) -> io::R
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes a message a GSO batch of datagrams of this length.
+/// Makes a message a GSO batch: the kernel cuts it into datagrams of `bytes` bytes.
 fn cut_into(header: &mut libc::msghdr, control: &mut Control, bytes: usize) {
     header.msg_control = control.0.as_mut_ptr().cast();
-    // SAFETY: the control buffer has room for one message with a `u16`, and the alignment that its header wants.
+    // SAFETY: the control buffer has room for one control message with a `u16`, and the alignment
+    // of its header.
     unsafe {
         header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
         let message = libc::CMSG_FIRSTHDR(header);
@@ -166,9 +170,9 @@ fn cut_into(header: &mut libc::msghdr, control: &mut Control, bytes: usize) {
     }
 }
 
-/// `true` for a loss, `false` for an interruption. Destinations come from the network (a forged
-/// reply address may be a broadcast address), so only errors that mean a broken socket or broken
-/// memory are returned.
+/// `true`: the kernel refused the datagram; `false`: a signal interrupted the call. Destinations
+/// come from the network (a forged reply address may be a broadcast address), so only errors that
+/// mean a broken socket or broken memory are returned.
 fn lost_before_the_wire(error: io::Error) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(libc::EINTR) => Ok(false),

@@ -1,4 +1,5 @@
-//! Chunks on real sockets and disks: five targets behind the user-space switch, and an initiator.
+//! Chunk targets and initiators on real sockets and disks: five targets behind the user-space
+//! switch, and one initiator.
 
 use nicekv_objects::reservation::Delivery;
 use nicekv_objects::{
@@ -42,15 +43,16 @@ fn known() -> Known {
     known_without(1, None)
 }
 
-/// By the map of this version, which has lost a target.
+/// Cluster state with this version of the group map, without the target `lost`.
 fn known_without(version: u32, lost: Option<u16>) -> Known {
     let places: Vec<_> = (0..TARGETS).map(|node| (Some(node) != lost).then_some(NodeId(node))).collect();
-    let group = Group::at_places(&places).expect("few enough");
-    let map = Map::new(MapVersion(version), vec![group]).expect("it is one");
+    let group = Group::at_places(&places).expect("a valid group");
+    let map = Map::new(MapVersion(version), vec![group]).expect("a valid map");
     Known { map: Arc::new(map), round: Round(1), is_adopted: false, copies: COPIES }
 }
 
-/// A switch whose tables have the group, by masks or by subsets.
+/// Starts a switch whose tables have the group: as one entry with member masks, or as one entry per
+/// subset.
 fn start_switch(stop: &Stop, by_masks: bool) -> (GroupRing, FramedStream, JoinHandle<()>) {
     let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let SocketAddr::V4(metadata) = listener.local_addr().unwrap() else { panic!("IPv4") };
@@ -112,7 +114,7 @@ fn start_target(
     start_maintaining(stop, target, ring, delivery, directory, || Some(known())).1
 }
 
-/// One that looks after what it holds often.
+/// Starts a target that checks its chunks at short intervals.
 fn start_maintaining(
     stop: &Stop,
     target: u16,
@@ -171,7 +173,7 @@ fn content(seed: u64, length: usize) -> (ChunkId, Arc<[u8]>) {
     (chunk_id(&bytes), bytes)
 }
 
-/// Puts some chunks, four at a time, and gets all of them.
+/// Puts chunks of these lengths, four at a time, and then gets all of them.
 fn put_and_get(client: &ChunkClient, lengths: &[usize]) -> Vec<ChunkId> {
     let contents: Vec<_> = (0..).zip(lengths).map(|(seed, length)| content(seed, *length)).collect();
     for batch in contents.chunks(4) {
@@ -182,7 +184,7 @@ fn put_and_get(client: &ChunkClient, lengths: &[usize]) -> Vec<ChunkId> {
         }
     }
     for (id, bytes) in &contents {
-        assert!(client.get(*id).wait().unwrap() == *bytes, "{id} is something else");
+        assert!(client.get(*id).wait().unwrap() == *bytes, "{id} has other bytes");
     }
     contents.into_iter().map(|(id, _)| id).collect()
 }
@@ -200,14 +202,14 @@ fn run(delivery: Delivery, by_masks: bool) {
     let lengths = [1, 1_408, 1_409, 100_000, 1 << 20, 1 << 20, 4 << 20, 65_536, 1 << 20];
     let ids = put_and_get(&client, &lengths);
     let frames = client.counters().unwrap().frames;
-    // The same once more: nothing is sent.
+    // Putting the same chunks again sends no frames: the targets have them.
     put_and_get(&client, &lengths);
     assert_eq!(client.counters().unwrap().frames, frames);
     assert_eq!(
         client.get(ChunkId([9; 32])).wait(),
         Err(ChunkClientError::Get(nicekv_objects::GetError::NotFound))
     );
-    // Other processes find what is on the disks.
+    // Restarted targets find the chunks on their disks.
     of_targets.stop();
     targets.into_iter().for_each(|target| target.join().unwrap());
     let targets = start(&stop);
@@ -236,7 +238,7 @@ fn chunks_go_by_unicast() {
     run(Delivery::Unicast, true);
 }
 
-/// Waits until all that is watched is so; a minute is enough on any machine.
+/// Waits until `is_so` holds for the progress of these targets. A minute is enough on any machine.
 fn until(watched: &[TargetWatch], what: &str, is_so: impl Fn(&[Progress]) -> bool) {
     let since = Instant::now();
     loop {
@@ -244,18 +246,19 @@ fn until(watched: &[TargetWatch], what: &str, is_so: impl Fn(&[Progress]) -> boo
         if is_so(&progress) {
             return;
         }
-        assert!(since.elapsed() < Duration::from_secs(60), "{what} does not come: {progress:?}");
+        assert!(since.elapsed() < Duration::from_secs(60), "timed out waiting for {what}: {progress:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Flips a bit of each chunk that begins so, in the files of a target that is not running.
+/// Flips a bit in each chunk with one of these beginnings, in the files of a stopped target.
 fn damage(directory: &Path, beginnings: &[&[u8]]) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
         for beginning in beginnings {
-            // Copies that were dropped may still be there, too.
+            // The files may still contain copies that the target has dropped; these are damaged,
+            // too.
             let begins = |at: &usize| bytes[*at..].starts_with(beginning);
             let places: Vec<usize> = (0..bytes.len()).filter(begins).collect();
             places.into_iter().for_each(|at| bytes[at] ^= 1);
@@ -287,9 +290,11 @@ fn chunks_of_a_lost_target_and_damaged_chunks_are_restored() {
     let copies = |progress: &[Progress]| progress.iter().map(|one| one.chunks).sum::<usize>();
     let mut all = watched.clone();
     all.extend([lost_watch.clone(), first_watch.clone()]);
-    until(&all, "a pass", |progress| progress.iter().all(|one| one.passes > 0 && one.unsettled == 0));
-    until(&all, "as many copies as are wanted", |progress| copies(progress) == COPIES * ids.len());
-    // One is gone for good, and the service says so.
+    until(&all, "a maintenance pass", |progress| {
+        progress.iter().all(|one| one.passes > 0 && one.unsettled == 0)
+    });
+    until(&all, "the required number of copies", |progress| copies(progress) == COPIES * ids.len());
+    // The last target is lost for good, and the next version of the group map lacks it.
     assert!(lost_watch.progress().chunks > 0, "{:?}", lost_watch.get());
     lost_stop.stop();
     lost.join().unwrap();
@@ -299,20 +304,21 @@ fn chunks_of_a_lost_target_and_damaged_chunks_are_restored() {
     let is_well = |one: &Progress| {
         one.version == MapVersion(2) && one.has_moved && one.passes > 0 && one.lacking + one.unsettled == 0
     };
-    until(&watched, "what was lost", |progress| {
+    until(&watched, "the lost chunks to be restored", |progress| {
         progress.iter().all(is_well) && copies(progress) == COPIES * ids.len()
     });
-    // Another one's copy rots while it is away.
+    // The chunks of target 0 are damaged while it is stopped.
     first_stop.stop();
     first.join().unwrap();
-    assert!(watched.pop().unwrap().progress().chunks > 1, "it holds more than the last one");
+    assert!(watched.pop().unwrap().progress().chunks > 1, "target 0 has too few chunks");
     let contents: Vec<_> = (0..).zip(&lengths).map(|(seed, length)| content(seed, *length).1).collect();
     let beginnings: Vec<&[u8]> = contents.iter().map(|content| &content[..4_096]).collect();
     damage(&scratch.path().join("target-0"), &beginnings);
     let (watch, first) = start(&stop, 0);
     watched.push(watch.clone());
-    // What was not known to be forced was read when the directory was opened, and is gone since; all else a pass has found.
-    until(&watched, "what was damaged", |progress| {
+    // Chunks that were not known to be durable are verified, and dropped, when the target opens its
+    // directory. A maintenance pass finds the other damaged ones.
+    until(&watched, "the damaged chunks to be restored", |progress| {
         watch.get().is_some_and(|told| told.counters.damaged > 0)
             && progress.iter().all(is_well)
             && copies(progress) == COPIES * ids.len()
@@ -348,7 +354,7 @@ fn chunks_of_a_lost_segment_are_copied_again() {
         progress.iter().all(is_well) && copies(progress) == COPIES * ids.len()
     };
     watched.push(first_watch.clone());
-    until(&watched, "as many copies as are wanted", is_whole);
+    until(&watched, "the required number of copies", is_whole);
     assert!(first_watch.progress().chunks > 0);
     first_stop.stop();
     first.join().unwrap();
@@ -358,8 +364,8 @@ fn chunks_of_a_lost_segment_are_copied_again() {
     segments.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     let (watch, first) = start(&stop, 0);
     *watched.last_mut().unwrap() = watch;
-    // At any of the targets.
-    until(&watched, "what was lost", is_whole);
+    // Copied by whichever targets still have the chunks.
+    until(&watched, "the lost chunks to be restored", is_whole);
     for id in ids {
         assert_eq!(chunk_id(&client.get(id).wait().unwrap()), id);
     }

@@ -1,4 +1,5 @@
-//! Three nodes on threads of this process: what only shows when several of them talk through real sockets.
+//! A cluster of three nodes on threads of this process: tests of behaviour that needs several nodes
+//! on real sockets.
 
 use crate::support;
 
@@ -9,7 +10,7 @@ use std::time::Instant;
 use support::Cluster;
 
 const KEYS: u32 = 300;
-/// A hang becomes a failure.
+/// A wait that takes longer fails the test.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn key(number: u32) -> Vec<u8> {
@@ -34,7 +35,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// The last node answers for everything, alone.
+/// Stops all nodes but the last one, and checks that it answers all gets.
 fn check_alone(cluster: &mut Cluster, expected: impl Fn(u32) -> Option<Vec<u8>>) {
     cluster.stop_node(1);
     cluster.stop_node(2);
@@ -84,10 +85,10 @@ fn stopped_cluster_resumes_with_its_data() {
     let mut cluster = Cluster::start(path.path(), 3, StorageOptions::DEFAULT);
     assert!(cluster.status().term > term);
     put_all(&cluster, 2, 2);
-    wait_until("a node says what it decided", || {
+    wait_until("a node reports its decisions", || {
         let mut told = (1..=3).map(|number| cluster.observe(number));
         told.any(|told| {
-            let (status, log) = (told.status, told.log.expect("it has a disk"));
+            let (status, log) = (told.status, told.log.expect("a durable node"));
             assert!(log.syncs.count() > 0 && log.records > 0 && told.datagrams.received > 0);
             status.counters.decided > 0 && status.puts.decided.count() == status.counters.decided
         })

@@ -1,4 +1,5 @@
-//! The seat and the state in a real etcd: what an election asks is done, or refused, as it says. Without the server (Debian: `etcd-server`) it says that it did
+//! Leader lease and state in a real etcd: requests of an election are executed or refused as
+//! documented. Without the server (Debian package `etcd-server`), the tests report that they did
 //! not run.
 
 use nicekv_metadata::{LeaderLease, LeaseAnswer, LeaseRequest};
@@ -8,7 +9,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One member, killed when it is dropped.
+/// An etcd cluster of one member, killed when dropped.
 struct Server {
     process: Child,
     endpoint: String,
@@ -17,7 +18,7 @@ struct Server {
 }
 
 impl Server {
-    /// `None` if it is not installed.
+    /// Starts etcd; `None` if it is not installed.
     fn start() -> Option<Self> {
         Self::start_with("http", &[], None)
     }
@@ -54,7 +55,7 @@ impl Server {
         Some(server)
     }
 
-    /// The first endpoint answers nothing.
+    /// A client with two endpoints, of which the first does not answer.
     fn client(&self, prefix: &str, cluster: u128) -> Etcd {
         Etcd::new(EtcdConfig {
             endpoints: vec!["http://127.0.0.1:9".into(), self.endpoint.clone()],
@@ -81,7 +82,7 @@ fn ask(etcd: &mut Etcd, request: LeaseRequest) -> LeaseAnswer {
 
 fn observe(etcd: &mut Etcd) -> LeaderLease {
     let LeaseAnswer::Seen(leader_lease) = ask(etcd, LeaseRequest::Observe) else {
-        panic!("it was only asked")
+        panic!("unexpected answer to Observe")
     };
     leader_lease
 }
@@ -106,14 +107,15 @@ fn etcd_keeps_leader_lease_and_state() {
     assert_eq!(
         ask(&mut etcd, take(before, 2)),
         LeaseAnswer::Refused { holder: 1, version: 0 },
-        "a renewal later"
+        "the lease was renewed since it was observed"
     );
     assert_eq!(
         ask(&mut etcd, LeaseRequest::Renew { holder: 2 }),
         LeaseAnswer::Refused { holder: 1, version: 0 }
     );
 
-    // The third one has several parts, the last one fewer than that.
+    // The third state has several parts, and the fourth one has fewer, so old parts must be
+    // deleted.
     let large: Vec<u8> = (0..(5 << 19)).map(|index: u32| (index % 251) as u8).collect();
     for (version, state) in [(1, &b"one"[..]), (2, b"two"), (3, &large), (4, b"four")] {
         let before = observe(&mut etcd);
@@ -157,7 +159,7 @@ fn keys_of_another_cluster_are_untouched() {
         assert!(is_refused(other.execute(&request).unwrap_err()), "{request:?}");
     }
     assert_eq!(observe(&mut etcd), seen);
-    // Beside each other there is room for both.
+    // Another cluster can use another prefix in the same etcd.
     assert_eq!(server.client("/other", 8).load().unwrap(), None);
 }
 
@@ -170,16 +172,17 @@ fn missing_answer_is_silence_with_a_reason() {
     let (answer, reason) = etcd.execute(&LeaseRequest::Observe).unwrap();
     assert_eq!(answer, LeaseAnswer::Silence);
     assert!(reason.unwrap().contains(&server.endpoint));
-    // Something else answers there.
+    // A server that is not etcd answers at the second endpoint.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     server.endpoint = format!("http://{}", listener.local_addr().unwrap());
     let told = std::thread::spawn(move || {
         use std::io::{Read, Write};
         let (mut stream, _) = listener.accept().unwrap();
-        // The first bytes of a request are enough.
+        // The answer does not depend on the request, so its first bytes are enough.
         stream.read_exact(&mut [0; 64]).unwrap();
         stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone").unwrap();
-        // Closed with something unread, it would take the answer back.
+        // If the connection were closed with unread input, TCP would reset it, and the client would
+        // lose the answer.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let error = server.client("/test", 7).load().unwrap_err().to_string();
@@ -187,7 +190,7 @@ fn missing_answer_is_silence_with_a_reason() {
     told.join().unwrap();
 }
 
-/// A certificate with its key, in PEM.
+/// A certificate and its private key, in PEM.
 struct Certified {
     certificate: String,
     key: String,
@@ -200,7 +203,8 @@ impl Certified {
     }
 }
 
-/// An authority, and a certificate of it for whoever is at the loopback address: as a server, and as a client, which is what etcd's gateway is to etcd.
+/// An authority's certificate, and a certificate that it has issued for the loopback address. The
+/// latter is valid for servers and for clients, because etcd's JSON gateway is a client of etcd.
 fn authority() -> (String, Certified) {
     let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut authority = CertificateParams::new(vec![]).unwrap();
@@ -235,7 +239,8 @@ fn etcd_tls_checks_certificates_on_both_sides() {
     assert_eq!(server.client("/test", 7).load().unwrap(), Some(b"state".to_vec()));
 
     let without = EtcdTls::new(("authority", trusted.as_bytes()), None).unwrap();
-    // Whom etcd does not believe may also be hung up on; whom we do not believe, we name.
+    // If etcd rejects the client's certificate, it may just close the connection, so any reason
+    // will do. If the client rejects etcd's certificate, the reason must name it.
     for (tls, part) in [
         (Some(stranger.tls(&trusted)), ""),
         (Some(without), ""),

@@ -1,4 +1,5 @@
-//! A node's log stays bounded, what was let go is in the engine, and what has expired leaves both: one node with tiny segments behind the user-space switch.
+//! One node with tiny segments behind the user-space switch. Its log stays bounded, the engine has
+//! all data that was trimmed from the log, and expired data leaves both.
 
 use crate::support;
 
@@ -19,7 +20,7 @@ fn log_bytes(path: &Path) -> u64 {
     bytes_in(&path.join("node-1/log"))
 }
 
-/// Of all files below a directory; one that goes meanwhile has none.
+/// Total length of all files below a directory. A file that disappears meanwhile counts as empty.
 fn bytes_in(directory: &Path) -> u64 {
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(found) if found.is_dir() => bytes_in(&entry.path()),
@@ -50,7 +51,8 @@ fn trimming_the_log_loses_nothing() {
         last += PUTS;
         drop(client);
         cluster.stop();
-        // About 450 KB a round. Three segments: one is written, one waits for the engine, and one may have begun meanwhile.
+        // A round writes about 450 KB. The log may have three segments: one being written, one that
+        // waits for an engine sync, and one that has begun meanwhile.
         let bytes = log_bytes(path.path());
         assert!(bytes < 4 * OPTIONS.segment_bytes_max, "the log has {bytes} bytes after {last} puts");
     }
@@ -61,7 +63,8 @@ fn expired_data_is_reclaimed_without_other_writes() {
     const VALUES: u32 = 4_000;
     const BYTES: usize = 400;
     const WRITERS: u32 = 16;
-    /// After the last has expired: 2 s for deletes at 2,000 a second, 1 s for the trim, all the rest for a busy machine.
+    /// Time after the last value has expired: 2 s for deletes at 2,000 a second, 1 s for the trim,
+    /// and the rest as a margin for a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(30);
     let options = StorageOptions {
         trim_interval: Duration::from_secs(1),
@@ -72,7 +75,8 @@ fn expired_data_is_reclaimed_without_other_writes() {
     let cluster = Cluster::start(path.path(), 1, options);
     let sizes = || [bytes_in(&path.path().join("node-1/engine")), log_bytes(path.path())];
     let at_ms = now().unix_ms + 10_000;
-    // Several at once share forces: on a slow disk, too, all are there long before they expire.
+    // Concurrent puts share syncs, so that even on a slow disk all puts are done long before they
+    // expire.
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let client = cluster.client.clone();
@@ -85,7 +89,7 @@ fn expired_data_is_reclaimed_without_other_writes() {
             });
         }
     });
-    // The first steps bring the values from the log into the engine.
+    // The first trim steps move the values from the log to the engine.
     let stored = u64::from(VALUES) * BYTES as u64;
     let wait_until = |what: &str, until_ms: u64, holds: &dyn Fn([u64; 2]) -> bool| {
         while !holds(sizes()) {
@@ -95,6 +99,6 @@ fn expired_data_is_reclaimed_without_other_writes() {
     };
     wait_until("values are in the engine", at_ms, &|[engine, _]| engine > stored / 4);
     let until_ms = at_ms + TIMEOUT.as_millis() as u64;
-    wait_until("the space is back", until_ms, &|[engine, log]| engine < stored / 20 && log < stored / 4);
+    wait_until("the space is reclaimed", until_ms, &|[engine, log]| engine < stored / 20 && log < stored / 4);
     cluster.stop();
 }

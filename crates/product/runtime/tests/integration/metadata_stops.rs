@@ -1,4 +1,5 @@
-//! A metadata service whose step cannot be persisted ends, and nothing of the step has left (R13).
+//! A metadata service that cannot persist a step stops, and has sent no message that depends on the
+//! step (R13).
 
 use nicekv_metadata::{
     Balancing, Config, LINK_BITS_PER_SECOND, Metadata, NodeConfig, StateStore, SwitchId, Timing,
@@ -14,7 +15,7 @@ use std::net::UdpSocket;
 #[error("another metadata service leads")]
 struct Conflict;
 
-/// Somebody else was faster.
+/// A store whose compare-and-swap always fails, as if another service had taken over.
 struct TakenOver;
 
 impl StateStore for TakenOver {

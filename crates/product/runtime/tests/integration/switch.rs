@@ -1,4 +1,4 @@
-//! The user-space switch: its agent is given tables over TCP, and datagrams follow them.
+//! The user-space switch: the controller installs tables over TCP, and datagrams follow them.
 
 use nicekv_proto::placement::{GroupRing, Vrings, key_digest};
 use nicekv_proto::{ClientId, Get, HeaderLayout, KeyspaceId, OpId, Opcode};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const RINGS: VringConfig =
     VringConfig { unicast: Prefix::new([127, 10, 0, 0], 16), multicast: Prefix::new([127, 11, 0, 0], 16) };
 
-/// `port`: where all of them receive.
+/// Tables of three hosts, which all receive at `port`: gets go to host 2, updates to all three.
 fn tables(generation: u64, port: u16) -> TableSet {
     let host = |last: u8| Host {
         id: HostId(last.into()),
@@ -52,7 +52,7 @@ fn tables(generation: u64, port: u16) -> TableSet {
     }
 }
 
-/// The controller's side: answers one request after the greeting.
+/// Sends a control request to the switch's agent, and returns the answer.
 fn ask(stream: &mut FramedStream, request: &ControlRequest) -> ControlReply {
     stream.queue(&encode(request).unwrap()).unwrap();
     stream.flush().unwrap();
@@ -76,7 +76,7 @@ fn greeted(listener: &std::net::TcpListener) -> FramedStream {
     stream
 }
 
-/// What arrives next: the bytes and the place for replies.
+/// Receives the next datagram. Returns its bytes and its reply address.
 fn receive(endpoint: &mut UdpEndpoint) -> (Vec<u8>, Option<SocketAddrV4>) {
     let mut received = None;
     while received.is_none() {
@@ -116,7 +116,7 @@ fn datagrams_follow_the_installed_tables() {
         std::thread::spawn(move || switch.run(&stop))
     };
 
-    // A broken stream is dialled again.
+    // The agent dials again after its stream was broken.
     drop(greeted(&listener));
     let mut controller = greeted(&listener);
     let install = ControlRequest::Install { term: 1, tables: tables(1, port) };
@@ -145,7 +145,8 @@ fn datagrams_follow_the_installed_tables() {
     for node in &mut nodes {
         assert_eq!(receive(node).1, Some(client.local_address()));
     }
-    // A member's decisions go to the others, with nothing stamped; a client's go nowhere.
+    // Decisions from a member go to the other members, without a stamp. Decisions from a client are
+    // dropped.
     let decisions = frames::message(Opcode::Decisions, b"a decision");
     send(&mut client, &decisions, vrings.multicast_address(&digest));
     send(&mut nodes[0], &decisions, vrings.multicast_address(&digest));
@@ -153,12 +154,12 @@ fn datagrams_follow_the_installed_tables() {
     assert_eq!(receive(&mut nodes[2]), (decisions.clone(), None));
     let first = nodes[0].local_address();
     send(&mut nodes[1], &bytes, first);
-    assert_eq!(receive(&mut nodes[0]).0, bytes, "and this is the first that node 0 has got since");
+    assert_eq!(receive(&mut nodes[0]).0, bytes, "node 0 got the client's decisions, or its own");
 
     let ControlReply::Status { tables, counters, .. } =
         ask(&mut controller, &ControlRequest::Status { term: 1 })
     else {
-        panic!("a status was asked for")
+        panic!("unexpected answer to Status")
     };
     let hits: Vec<_> = tables.iter().map(|table| (table.name.as_str(), table.hits)).collect();
     assert_eq!(hits, [("unicast_vring", 1), ("division", 0), ("multicast_vring", 2), ("record", 0)]);
@@ -175,7 +176,7 @@ fn group_subset_reaches_its_targets() {
     let port = endpoint.local_address().port();
     let bind =
         |last, port| UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::new(127, 20, 0, last), port)).unwrap();
-    // Targets have one port, which is not that of the nodes beside them.
+    // All targets receive at the same port, which differs from the nodes' port on the same hosts.
     let first = bind(1, 0);
     let target_port = first.local_address().port();
     let mut targets = [first, bind(2, target_port), bind(3, target_port)];
@@ -194,10 +195,11 @@ fn group_subset_reaches_its_targets() {
     assert_eq!(ask(&mut controller, &install), ControlReply::Installed { term: 1, generation: 1 });
 
     let client = UdpEndpoint::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
-    // A client, and one on the host of a target.
+    // Two senders: a client on another host, and one on the host of a target.
     let mut senders = [client, bind(1, 0)];
     let chunk = |body: &[u8]| frames::message(Opcode::Chunk, body);
-    // Of host 3 and 1; of all but the one whose host sends; of host 1 and 2; of none that there is.
+    // The masks select: hosts 3 and 1; all hosts, without the sender's own; hosts 1 and 2; no
+    // existing host; host 2.
     for (sender, mask, receivers) in [
         (0, 0b011, &[2, 0][..]),
         (1, 0xfff, &[1, 2]),

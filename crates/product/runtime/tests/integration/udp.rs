@@ -56,11 +56,11 @@ fn single_datagrams_are_received_with_few_extra_slots() {
     assert_eq!(looked, 3, "the first two and the ninth of {lone:?}");
     send(&mut one, &(1..40).map(|length| vec![2; length]).collect::<Vec<_>>(), other.local_address());
     let taken: Vec<_> = (0..20).map(|_| take(&mut other)).take_while(|seen| seen.0 > 0).collect();
-    assert_eq!(taken.iter().map(|(count, _)| count).sum::<usize>(), 39, "nothing is left lying: {taken:?}");
-    assert!(taken.len() < 12, "soon many come of a call again: {taken:?}");
+    assert_eq!(taken.iter().map(|(count, _)| count).sum::<usize>(), 39, "datagrams are missing: {taken:?}");
+    assert!(taken.len() < 12, "calls do not request more messages again: {taken:?}");
 }
 
-/// Trains are for the kernel alone: whoever sends or receives sees datagrams.
+/// Callers send and receive single datagrams: GSO and GRO batches are visible to the kernel only.
 #[test]
 fn datagrams_of_several_lengths_and_destinations_arrive_whole() {
     let mut from = endpoint([127, 0, 0, 1]);
@@ -94,7 +94,8 @@ fn oversized_datagrams_are_dropped_and_losses_counted() {
     send(&mut one, &[vec![1; 1473], vec![2; 9000], vec![3; 1472]], other.local_address());
     assert_eq!(receive(&mut other, 1), [(one.local_address(), vec![3; 1472])]);
     assert_eq!(other.counters().too_long, 2);
-    // Destinations that a forged place for replies may name: refused by the kernel, and no reason to stop.
+    // A forged reply address may name such destinations. The kernel refuses them, and the endpoint
+    // continues.
     let nobody = [Ipv4Addr::BROADCAST, Ipv4Addr::new(127, 255, 255, 255), Ipv4Addr::new(240, 0, 0, 1)];
     send(&mut one, &[vec![1]], SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 3), 0));
     for ip in nobody {
@@ -150,7 +151,7 @@ fn batch_reports_whether_more_may_follow() {
         let (mut received, mut batches) = (0, 1);
         while other.receive(|_| received += 1).unwrap() != Left::Nothing {
             batches += 1;
-            assert!(batches <= count + 1, "a batch without end");
+            assert!(batches <= count + 1, "more batches than datagrams");
         }
         assert_eq!(received, count);
     }

@@ -1,13 +1,14 @@
-//! Rows 5 to 8: logs that lose power, are truncated, are damaged, or cannot be synced.
+//! Rows 5 to 8 of docs/FAULTS.md: logs that lose power, are truncated, are damaged, or cannot be
+//! synced.
 
 use super::*;
 use nicekv_store::Forgetful;
 use nicekv_store::files::PowerLoss;
 
-/// Bytes of zeros after the records that are examined.
+/// Number of zero bytes after the records that the test also covers.
 const ZEROS: usize = 20;
 
-/// So small that a few hundred puts need several segments and engine syncs.
+/// Small enough that a few hundred puts need several segments and engine syncs.
 const SMALL: StorageOptions = StorageOptions {
     segment_bytes_max: 8 << 10,
     engine_sync_bytes: 6 << 10,
@@ -15,7 +16,7 @@ const SMALL: StorageOptions = StorageOptions {
     ..StorageOptions::DEFAULT
 };
 
-/// Length of a segment's header, which is durable according to the manifest.
+/// Length of a segment's header, which the manifest declares durable.
 const HEADER: usize = 76;
 
 /// The segments of the log, oldest first.
@@ -27,7 +28,7 @@ fn segments(disk: &Forgetful, path: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The last segment of the log with its content.
+/// Path and content of the log's last segment.
 fn segment(disk: &Forgetful, path: &Path) -> (PathBuf, Vec<u8>) {
     let path = segments(disk, path).pop().unwrap();
     let mut bytes = disk.content(&path).unwrap();
@@ -50,7 +51,7 @@ fn row_05_a_power_loss_takes_no_acknowledged_put() {
         }
         put_all(&mut cluster, last..last + 25);
         last += 25;
-        // Some unsynced data survives.
+        // Some unsynced pages survive the power loss.
         let mut state = u64::from(round);
         disk.power_loss(PowerLoss::KeepPages(&mut || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -60,7 +61,7 @@ fn row_05_a_power_loss_takes_no_acknowledged_put() {
 }
 
 #[test]
-fn row_06_a_log_cut_at_any_byte_keeps_what_was_before() {
+fn row_06_a_log_cut_at_any_byte_keeps_the_records_before() {
     const PUTS: u32 = 4;
     let directory = tempfile::tempdir().unwrap();
     let disk = Forgetful::new(64);
@@ -80,19 +81,19 @@ fn row_06_a_log_cut_at_any_byte_keeps_what_was_before() {
             continue;
         }
         let mut cluster = Cluster::lone(&machine(&cut), 2);
-        // The decision of the last put may be cut off; then its prepare is decided again.
+        // If the decision of the last put was cut off, its prepare is decided again.
         let found: Vec<bool> =
             (0..PUTS).map(|number| cluster.get(0, &key(number)).flatten() == Some(value(number))).collect();
         let kept = found.iter().take_while(|found| **found).count();
         assert!(found[kept..].iter().all(|found| !found), "cut at {length}: {found:?}");
-        assert!(kept >= kept_before, "cut at {length}: a later cut keeps no less");
+        assert!(kept >= kept_before, "cut at {length}: a later cut kept fewer puts");
         kept_before = kept;
     }
     assert_eq!(kept_before, PUTS as usize);
 }
 
 #[test]
-fn row_07_a_log_damaged_in_the_middle_is_refused_and_left_alone() {
+fn row_07_a_log_damaged_in_the_middle_is_refused_and_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Forgetful::new(64);
     let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), LOG_ONLY, 1);
@@ -100,15 +101,18 @@ fn row_07_a_log_damaged_in_the_middle_is_refused_and_left_alone() {
     put_all(&mut cluster, 0..6);
     drop(cluster);
     let (path, bytes) = segment(&disk, directory.path());
-    // All but the last put are known to be durable.
+    // All records but those of the last put are known to be durable.
     let end = bytes.windows(5).rposition(|window| window == b"key 4").unwrap();
     for at in (0..end).step_by(7) {
         let damaged = disk.copy();
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
         damaged.set_content(&path, flipped.clone());
-        let error = machine(&damaged).start().err().unwrap_or_else(|| panic!("byte {at} is not missed"));
-        assert!(damaged.content(&path) == Some(flipped), "byte {at}: the log is left as it is");
+        let error = machine(&damaged)
+            .start()
+            .err()
+            .unwrap_or_else(|| panic!("the damage at byte {at} was not detected"));
+        assert!(damaged.content(&path) == Some(flipped), "byte {at}: the log was changed");
         if at > 100 {
             assert!(error.to_string().contains("remove the data directory of this node"), "{error}");
         }
@@ -121,10 +125,10 @@ fn row_07_a_log_without_some_of_its_files_is_refused_whenever_it_is_opened() {
     let disk = Forgetful::new(64);
     let machine = |disk: &Forgetful| Machine::new(Arc::new(disk.clone()), directory.path(), SMALL, 1);
     let mut cluster = Cluster::lone(&machine(&disk), 1);
-    // Until some of it is only in the engine: the log is trimmed by another thread.
+    // Put until the log was trimmed (by another thread), so that some data is only in the engine.
     let mut count = 0;
     while segments(&disk, directory.path())[0].ends_with("log-0000000000000001.nklog") {
-        assert!(count < 40_000, "the log is never trimmed");
+        assert!(count < 40_000, "the log was never trimmed");
         put_all(&mut cluster, count..count + 400);
         count += 400;
     }
@@ -137,7 +141,10 @@ fn row_07_a_log_without_some_of_its_files_is_refused_whenever_it_is_opened() {
     each.push(segments.iter().chain([&manifest]).collect());
     let refused = |disk: &Forgetful, missing: &dyn std::fmt::Debug| {
         for _ in 0..2 {
-            let error = machine(disk).start().err().unwrap_or_else(|| panic!("{missing:?} is not missed"));
+            let error = machine(disk)
+                .start()
+                .err()
+                .unwrap_or_else(|| panic!("the loss of {missing:?} was not detected"));
             assert!(error.to_string().contains("remove the data directory of this node"), "{error}");
         }
     };
@@ -149,7 +156,7 @@ fn row_07_a_log_without_some_of_its_files_is_refused_whenever_it_is_opened() {
     let elsewhere = directory.path().join("engine-elsewhere");
     std::fs::rename(&engine, &elsewhere).unwrap();
     refused(&disk.copy(), &engine);
-    assert!(!engine.exists(), "nothing is put in its place");
+    assert!(!engine.exists(), "a new engine was created");
     std::fs::rename(&elsewhere, &engine).unwrap();
     let mut cluster = Cluster::lone(&machine(&disk), 2);
     assert_eq!(cluster.get(0, &key(0)), Some(Some(value(0))));
@@ -165,13 +172,13 @@ fn row_08_a_failed_fdatasync_stops_the_node() {
     put_all(&mut cluster, 0..5);
     disk.fail_next_sync(5); // EIO
     let failed = cluster.put(&key(5), &value(5));
-    assert!(matches!(failed, Err(StoreError::LogFailed { .. })), "neither an answer nor silence: {failed:?}");
-    assert!(cluster.put(&key(6), &value(6)).is_err(), "it stays failed");
+    assert!(matches!(failed, Err(StoreError::LogFailed { .. })), "the put must fail: {failed:?}");
+    assert!(cluster.put(&key(6), &value(6)).is_err(), "the log must stay failed");
     drop(cluster);
     disk.power_loss(PowerLoss::DropAll);
     let mut cluster = Cluster::lone(&machine, 2);
     for number in 0..5 {
         assert_eq!(cluster.get(0, &key(number)), Some(Some(value(number))));
     }
-    assert_eq!(cluster.get(0, &key(5)), Some(None), "it was never acknowledged");
+    assert_eq!(cluster.get(0, &key(5)), Some(None), "a put that was never acknowledged is visible");
 }

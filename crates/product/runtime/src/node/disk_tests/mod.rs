@@ -1,5 +1,6 @@
-//! Nodes on real logs and engines with failing disks (docs/FAULTS.md rows 5 to 10). The network is
-//! a queue in the test; the log's files may be `Forgetful`, the engine's are real.
+//! Nodes with real logs and engines on failing disks (docs/FAULTS.md rows 5 to 10). The network is
+//! a queue in the test. The log's files may be `Forgetful` (simulated, with power loss); the
+//! engine's files are real.
 
 mod log;
 mod space;
@@ -26,9 +27,9 @@ use std::sync::Arc;
 
 const METADATA: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7400);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 9, 9), 900);
-/// Time after which an operation counts as not answered.
+/// An operation without an answer after this time counts as unanswered.
 const TIMEOUT: Duration = Duration::from_millis(400);
-/// The engine is never synced, the log never trimmed.
+/// Options with which the engine is never synced and the log never trimmed.
 const LOG_ONLY: StorageOptions = StorageOptions {
     segment_bytes_max: 1 << 20,
     engine_sync_bytes: 1 << 20,
@@ -36,7 +37,7 @@ const LOG_ONLY: StorageOptions = StorageOptions {
     ..StorageOptions::DEFAULT
 };
 
-/// A disk, which outlives the process.
+/// A node's disk and configuration, which outlive its process.
 struct Machine {
     files: Arc<dyn Files>,
     path: PathBuf,
@@ -49,7 +50,8 @@ struct Machine {
 
 impl Machine {
     fn new(files: Arc<dyn Files>, path: &Path, options: StorageOptions, id: u16) -> Self {
-        // The scrub reads a page at every heartbeat, so everything with the first one.
+        // The scrub reads a page at each heartbeat. All data fits into the first page, so with this
+        // interval the scrub would read everything at the start, and then nothing for an hour.
         let (metadata, heartbeat) = (METADATA, Duration::from_secs(3600));
         Self { files, path: path.to_path_buf(), options, id, scrubs: false, metadata, heartbeat }
     }
@@ -76,7 +78,8 @@ impl Machine {
             timing: Timing {
                 heartbeat: self.heartbeat,
                 scrub_interval: Duration::from_secs(if self.scrubs { 3600 } else { 0 }),
-                // Like the scrub, it would read a damaged block before the test does.
+                // Off: like the scrub, measuring usage would read a damaged block before the test
+                // does.
                 usage_interval: Duration::ZERO,
                 ..Timing::default()
             },
@@ -97,7 +100,7 @@ struct Process {
 }
 
 impl Process {
-    /// Runs a turn of the node's loop; returns what it sends.
+    /// Runs one turn of the node's loop. Returns the datagrams that it sends.
     fn turn(&mut self) -> Result<Vec<(SocketAddrV4, Vec<u8>)>, StoreError> {
         self.waker.clear();
         let now = now();
@@ -110,7 +113,7 @@ impl Process {
         self.storage.idle(now, &mut self.core)?;
         let awaits_sync = self.storage.is_sync_awaited();
         if let Some(sync) = self.storage.start_sync(false) {
-            assert!(awaits_sync, "who has no time is asked for nothing else");
+            assert!(awaits_sync, "a busy node may only be asked for a sync that is awaited");
             sync.sync_here();
         }
         let (mut sent, mut out) = (Vec::new(), Vec::new());
@@ -121,7 +124,7 @@ impl Process {
     }
 }
 
-/// A partition of all keys, with members at these addresses.
+/// An assignment of one partition with all keys to members at these addresses.
 fn assign(addresses: &[SocketAddrV4], epoch: u32) -> Assign {
     let members = (addresses.iter().zip(1..))
         .map(|(address, id)| Member {
@@ -183,10 +186,10 @@ fn get_datagram(key: &[u8], sequence: u64, reply_to: SocketAddrV4) -> Vec<u8> {
     bytes
 }
 
-/// The client's answer.
+/// Answer to the client: status and value.
 type Answer = (Status, Option<Vec<u8>>);
 
-/// Members of one partition, the first being the primary, with a client.
+/// A client and the members of one partition, of which the first is the primary.
 struct Cluster {
     nodes: Vec<Process>,
     sequence: u64,
@@ -211,7 +214,8 @@ impl Cluster {
         Self::of(vec![machine.start().unwrap()], epoch)
     }
 
-    /// Sends a datagram to these nodes and runs until the client has an answer, or a timeout.
+    /// Sends a datagram to these nodes, and runs until the client has an answer or the timeout
+    /// expires.
     fn call(&mut self, to: &[usize], bytes: &[u8]) -> Result<Option<Answer>, StoreError> {
         for node in to {
             self.nodes[*node].core.handle_datagram(now(), CLIENT, bytes);
@@ -262,7 +266,7 @@ impl Cluster {
         self.update(key, Operation::Set { value, expiry: Expiry::Never })
     }
 
-    /// A node's answer to a get; `None`: no answer.
+    /// A node's answer to a get; `None` if it does not answer.
     fn get(&mut self, node: usize, key: &str) -> Option<Option<Vec<u8>>> {
         self.sequence += 1;
         let bytes = get_datagram(key.as_bytes(), self.sequence, CLIENT);

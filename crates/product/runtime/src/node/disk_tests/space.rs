@@ -1,4 +1,4 @@
-//! Row 9: full disks.
+//! Row 9 of docs/FAULTS.md: full disks.
 
 use super::*;
 use nicekv_store::{Forgetful, RealFiles};
@@ -29,7 +29,7 @@ fn row_09_a_full_disk_refuses_puts_serves_gets_and_recovers() {
     disk.set_capacity(None);
     let until_ns = now().after(Duration::from_secs(20));
     while cluster.put(&key(30), &value(30)).unwrap() == Some(Status::DiskFull) {
-        assert!(now().boot_ns < until_ns, "space has returned");
+        assert!(now().boot_ns < until_ns, "puts are still refused after space was freed");
     }
     put_all(&mut cluster, 31..60);
     drop(cluster);
@@ -41,11 +41,11 @@ fn row_09_a_full_disk_refuses_puts_serves_gets_and_recovers() {
     assert_eq!(cluster.get(0, &key(59)), Some(Some(value(59))));
 }
 
-/// A small file system.
+/// A small tmpfs, unmounted when dropped.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None` without root.
+    /// Mounts it; `None` without root privileges.
     fn mount(size: &str) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let options = format!("size={size}");
@@ -77,11 +77,11 @@ fn row_09_a_real_disk_fills_up_under_log_and_engine() {
         reserve_bytes: 4 << 20,
         ..StorageOptions::DEFAULT
     };
-    let other = disk.0.path().join("of somebody else");
+    let other = disk.0.path().join("other-file");
     std::fs::write(&other, vec![1; 5 << 20]).unwrap();
     let machine = Machine::new(Arc::new(RealFiles), &disk.0.path().join("node"), options, 1);
     let mut cluster = Cluster::lone(&machine, 1);
-    // Distinct and incompressible.
+    // Values are distinct and incompressible.
     let value = |number: u32| -> Vec<u8> {
         (0..62).flat_map(|at| key_digest(format!("{number} {at}").as_bytes()).0).collect()
     };
@@ -91,7 +91,7 @@ fn row_09_a_real_disk_fills_up_under_log_and_engine() {
             Some(Status::Ok) => stored += 1,
             other => break other,
         }
-        assert!(stored < PUTS_MAX, "16 MB are not enough for {stored} kB");
+        assert!(stored < PUTS_MAX, "the disk of 16 MB never fills up: {stored} kB stored");
     };
     assert_eq!(refused, Some(Status::DiskFull));
     for number in (0..stored).step_by(97) {
@@ -99,12 +99,12 @@ fn row_09_a_real_disk_fills_up_under_log_and_engine() {
     }
     for number in 0..100 {
         let deleted = cluster.update(&key(number), Operation::Delete).unwrap();
-        assert_eq!(deleted, Some(Status::Ok), "deletes are taken in");
+        assert_eq!(deleted, Some(Status::Ok), "deletes are accepted on a full disk");
     }
     std::fs::remove_file(other).unwrap();
     let until_ns = now().after(Duration::from_secs(20));
     while cluster.put(&key(0), &value(0)).unwrap() == Some(Status::DiskFull) {
-        assert!(now().boot_ns < until_ns, "space has returned");
+        assert!(now().boot_ns < until_ns, "puts are still refused after space was freed");
     }
     drop(cluster);
     let mut cluster = Cluster::lone(&machine, 2);

@@ -1,5 +1,5 @@
-//! A stalled disk under a node with its own threads and real sockets: a sync waits as long as the
-//! test demands.
+//! A stalled disk under a node with its own threads and real sockets. The test decides how long a
+//! sync stalls.
 
 use super::*;
 use crate::node::Node;
@@ -14,7 +14,7 @@ const LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 const LOOPBACK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 const THREAD: &str = "node-1";
 
-/// A disk that can be stalled, and names the waiting thread.
+/// A disk whose syncs can be stalled; it records the name of the waiting thread.
 #[derive(Default)]
 struct Disk {
     state: Mutex<DiskState>,
@@ -51,17 +51,17 @@ impl Disk {
         self.changed.notify_all();
     }
 
-    /// The thread of the stalled sync.
+    /// Waits for a stalled sync. Returns the name of its thread.
     fn held_thread(&self) -> String {
         let state = self.state.lock().unwrap();
         let (state, timeout) =
             self.changed.wait_timeout_while(state, LIMIT, |state| state.waiting.is_empty()).unwrap();
-        assert!(!timeout.timed_out(), "nobody forces");
+        assert!(!timeout.timed_out(), "no thread syncs");
         state.waiting[0].clone()
     }
 }
 
-/// Releases the disk, so that a failing test ends.
+/// Releases the disk when dropped, so that a failing test ends.
 struct Released<'a>(&'a Disk, &'a Stop);
 
 impl Drop for Released<'_> {
@@ -114,7 +114,7 @@ impl Peers {
         self.client.send_to(&bytes, self.node).unwrap();
     }
 
-    /// The next answer: request and result.
+    /// The next answer: sequence number of the request, and status.
     fn answer(&self) -> (u64, Status) {
         let mut bytes = [0; 2_000];
         let length = self.client.recv(&mut bytes).expect("an answer");
@@ -124,7 +124,7 @@ impl Peers {
         }
     }
 
-    /// Waits for this many datagrams that the node sends after the call.
+    /// Waits for `count` heartbeats that the node sends after this call.
     fn heartbeats(&self, count: usize) {
         let mut bytes = [0; 2_000];
         self.metadata.set_nonblocking(true).unwrap();
@@ -141,7 +141,7 @@ fn row_08_stalled_disk_does_not_stop_heartbeats() {
     stall(LOG_ONLY);
 }
 
-/// The log is synced before each of them, and nothing may be written in between.
+/// The log is synced before each sync of the engine, and nothing may be written in between.
 #[test]
 fn row_08_engine_syncs_do_not_stop_heartbeats() {
     stall(StorageOptions { engine_sync_bytes: 1, ..LOG_ONLY });
@@ -169,7 +169,7 @@ fn stall(options: StorageOptions) {
     assert_eq!(peers.answer(), (1, Status::Ok));
     let mut stalls_here = 0;
     for round in 0.. {
-        assert!(round < 10_000, "{stalls_here} forces of {round} by the node's own threads");
+        assert!(round < 10_000, "{stalls_here} of {round} syncs by the node's own threads");
         disk.hold(true);
         peers.send_put("held");
         let held = peers.sequence;

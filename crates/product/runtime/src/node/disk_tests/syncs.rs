@@ -1,4 +1,4 @@
-//! Durability claims are true: every sync waits until the test lets it begin.
+//! Acknowledged writes are durable: each sync waits until the test lets it begin.
 
 use super::*;
 use nicekv_store::Forgetful;
@@ -7,11 +7,11 @@ use std::sync::{Condvar, Mutex};
 
 const MANY: usize = usize::MAX / 2;
 
-/// Permits for syncs to begin.
+/// Number of syncs that may begin.
 #[derive(Clone)]
 struct Gate(Arc<(Mutex<usize>, Condvar)>);
 
-/// Opens the gate at the end: a dropped node waits for its running sync.
+/// Opens the gate when dropped, because a dropped node waits for its running sync.
 struct Closed<'a>(&'a Gate);
 
 impl Gate {
@@ -29,7 +29,7 @@ impl Gate {
         Closed(self)
     }
 
-    /// A disk behind the gate.
+    /// A disk whose syncs wait at the gate.
     fn disk(&self) -> Arc<dyn Files> {
         let gate = self.clone();
         Arc::new(Watched::new(Arc::new(Forgetful::new(64)), move |moment, call, _| {
@@ -61,8 +61,8 @@ fn put_waits_for_the_sync_of_every_member() {
         let mut cluster = Cluster::of(machines.map(|machine| machine.start().unwrap()).collect(), 1);
         assert_eq!(cluster.put("before", b"1").unwrap(), Some(Status::Ok));
         let closed = gates[held].close();
-        assert_eq!(cluster.put("held", b"2").unwrap(), None, "node {held} has forced nothing");
-        assert_eq!(cluster.get(0, "held"), Some(None), "nor is it shown");
+        assert_eq!(cluster.put("held", b"2").unwrap(), None, "node {held} has not synced");
+        assert_eq!(cluster.get(0, "held"), Some(None), "the put is not visible");
         drop(closed);
         assert_eq!(cluster.put("after", b"3").unwrap(), Some(Status::Ok));
         assert_eq!(cluster.get(0, "held"), Some(Some(b"2".to_vec())));
@@ -79,13 +79,13 @@ fn sync_covers_only_earlier_writes() {
         cluster.nodes[0].turn().unwrap();
     }
     let closed = gate.close();
-    // The first one's sync has begun when the second one is written.
+    // The sync of the first put has begun when the second put is written.
     for name in ["first", "second"] {
         assert_eq!(cluster.put(name, b"2").unwrap(), None, "{name}");
     }
     gate.set(1);
     while cluster.get(0, "first") != Some(Some(b"2".to_vec())) {}
-    assert_eq!(cluster.get(0, "second"), Some(None), "one force is done, another one is needed");
+    assert_eq!(cluster.get(0, "second"), Some(None), "the second put needs another sync");
     drop(closed);
     while cluster.get(0, "second") != Some(Some(b"2".to_vec())) {}
 }
@@ -99,9 +99,9 @@ fn idle_node_has_nothing_to_sync() {
     assert!(!cluster.nodes[0].storage.is_busy() && !cluster.nodes[0].storage.is_unfinished());
     let began = now().boot_ns;
     put_all(&mut cluster, 0..20);
-    // A syncing engine is checked again until it has finished.
+    // While the engine is syncing, the node checks it at intervals.
     while cluster.nodes[0].storage.is_busy() {
-        assert!(now().boot_ns < began + 30_000_000_000, "a sync without end");
+        assert!(now().boot_ns < began + 30_000_000_000, "the sync does not end");
         cluster.nodes[0].turn().unwrap();
     }
     assert!(!cluster.nodes[0].storage.is_unfinished());
@@ -114,7 +114,7 @@ fn few_records_are_synced_on_the_node_thread_many_by_group_commit() {
     let machine = Machine::new(Arc::new(Forgetful::new(64)), directory.path(), LOG_ONLY, 1);
     let mut cluster = Cluster::lone(&machine, 1);
     let mut is_synced_here = |puts: u64, has_time: bool| {
-        assert!(cluster.put("before", b"1").unwrap().is_some(), "nothing is left to force");
+        assert!(cluster.put("before", b"1").unwrap().is_some(), "all writes are synced");
         let node = &mut cluster.nodes[0];
         for _ in 0..puts {
             cluster.sequence += 1;
@@ -129,11 +129,14 @@ fn few_records_are_synced_on_the_node_thread_many_by_group_commit() {
         sync.iter().for_each(|sync| sync.sync_here());
         sync.is_some()
     };
-    // Some syncs after a slow one are left to the other thread.
-    assert!((0..TRIES).any(|_| is_synced_here(1, true)), "never");
+    // After a slow sync, the next ones are left to the other thread.
+    assert!((0..TRIES).any(|_| is_synced_here(1, true)), "no sync was made on the node's thread");
     for _ in 0..20 {
-        assert!(!is_synced_here(8, true), "a batch");
-        assert!(!is_synced_here(1, false), "no time");
+        assert!(!is_synced_here(8, true), "a batch must be left to group commit");
+        assert!(!is_synced_here(1, false), "a busy node must leave the sync to group commit");
     }
-    assert!((0..TRIES).any(|_| is_synced_here(1, true)), "never again");
+    assert!(
+        (0..TRIES).any(|_| is_synced_here(1, true)),
+        "after a slow sync, none was made on the node's thread"
+    );
 }

@@ -1,9 +1,10 @@
-//! Row 10: damaged values in the engine's tables.
+//! Row 10 of docs/FAULTS.md: damaged values in the engine's tables.
 
 use super::*;
 use nicekv_store::RealFiles;
 
-/// Flips a bit in every value of the engine's tables.
+/// Flips a bit in every copy of value `number` in the engine's tables. Returns the number of
+/// copies.
 fn damage_tables(directory: &Path, number: u32) -> usize {
     let mut damaged = 0;
     for table in std::fs::read_dir(directory.join("engine/tables")).unwrap() {
@@ -20,14 +21,14 @@ fn damage_tables(directory: &Path, number: u32) -> usize {
 
 fn is_in_log(directory: &Path, number: u32) -> bool {
     std::fs::read_dir(directory.join("log")).unwrap().any(|segment| {
-        // It may have been trimmed since it was listed.
+        // The segment may have been trimmed since it was listed.
         let bytes = std::fs::read(segment.unwrap().path()).unwrap_or_default();
         bytes.windows(value(number).len()).any(|window| window == value(number))
     })
 }
 
-/// Three nodes with `puts` values, of which number 3 is damaged at the first and number 4 at the
-/// second node, restarted.
+/// Three restarted nodes with `puts` values. Value 3 is damaged at the first node, value 4 at the
+/// second.
 fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
     let options = StorageOptions {
         segment_bytes_max: 4 << 10,
@@ -44,10 +45,11 @@ fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
     let start = |epoch| Cluster::of(machines.iter().map(|machine| machine.start().unwrap()).collect(), epoch);
     let mut cluster = start(1);
     put_all(&mut cluster, 0..puts);
-    // Log content is written again at the start: puts continue until that is no longer so.
+    // A start writes the log's content to the engine again, so the test puts until the log no
+    // longer has the values.
     let mut more = 1_000;
     while machines.iter().zip([3, 4]).any(|(machine, number)| is_in_log(&machine.path, number)) {
-        assert!(more < 3_000, "the log is trimmed");
+        assert!(more < 3_000, "the log was not trimmed");
         put_all(&mut cluster, more..more + 10);
         more += 10;
     }
@@ -55,12 +57,12 @@ fn damaged(directory: &Path, puts: u32, scrubs: bool) -> Cluster {
         node.storage.close().unwrap();
     }
     for (machine, number) in machines.iter().zip([3, 4]) {
-        assert!(damage_tables(&machine.path, number) > 0, "a table holds the value");
+        assert!(damage_tables(&machine.path, number) > 0, "no table has the value");
     }
     start(2)
 }
 
-/// Damaged and repaired values, by node.
+/// Number of damaged and of repaired values, for each node.
 fn repairs(cluster: &Cluster) -> Vec<(u64, u64)> {
     let counters = cluster.nodes.iter().map(|node| node.core.status().counters);
     counters.map(|counters| (counters.corrupt, counters.repaired)).collect()
@@ -91,6 +93,6 @@ fn row_10_a_block_that_cannot_be_scanned_stops_the_node_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     let mut cluster = damaged(directory.path(), 40, true);
     let scrubbed = cluster.put(&key(50), &value(50));
-    let error = scrubbed.expect_err("the scrub meets the damaged block").to_string();
+    let error = scrubbed.expect_err("the scrub reads the damaged block").to_string();
     assert!(error.contains("remove the data directory of this node"), "{error}");
 }

@@ -8,17 +8,17 @@ use nicekv_replica::ValueEnd;
 use nicekv_transport::Checksum;
 use std::collections::HashMap;
 
-/// Memory grows by this factor, …
+/// A buffer grows by this factor, …
 const GROWTH: usize = 4;
-/// … and at least by this much.
+/// … and has at least this many bytes.
 const ROOM_BYTES_MIN: usize = 64 << 10;
-/// Memory of removed values that is kept for the next ones: getting a page from the system takes as
+/// Most bytes of removed values that are kept for reuse: getting a page from the system takes as
 /// long as copying a value into it.
 const SPARE_BYTES_MAX: usize = 16 << 20;
-/// Bytes hashed at a time, except at the end: larger pieces are cheaper.
+/// Bytes that are hashed at once, except at the end of a value. Larger pieces are cheaper to hash.
 const HASHED_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// Large values of a volatile node.
 #[derive(Default)]
 pub(in crate::node) struct MemoryValues {
     parts: HashMap<OpId, Growing>,
@@ -26,7 +26,7 @@ pub(in crate::node) struct MemoryValues {
     spare: Spare,
 }
 
-/// See [`SPARE_BYTES_MAX`].
+/// Buffers of removed values, kept for reuse; see [`SPARE_BYTES_MAX`].
 #[derive(Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -42,8 +42,8 @@ impl Spare {
         }
     }
 
-    /// Memory for a value of this length, of which at most half stays unused; new memory if none is
-    /// spare.
+    /// Returns a kept buffer for a value of this length, if it would leave at most half of it
+    /// unused; otherwise an empty one.
     fn take(&mut self, length: usize) -> Vec<u8> {
         let fits = |buffer: &Vec<u8>| (length..=2 * length).contains(&buffer.capacity());
         let Some(place) = self.buffers.iter().rposition(fits) else { return Vec::new() };
@@ -53,12 +53,12 @@ impl Spare {
     }
 }
 
-/// A value being written. Bytes without a hole are hashed as they come: hashing everything at the
-/// end would delay others.
+/// A value that is being written. Bytes that arrive in order are hashed at once, because hashing
+/// the whole value at its end would delay other requests.
 #[derive(Default)]
 struct Growing {
     bytes: Vec<u8>,
-    /// Everything before this offset came in order.
+    /// All bytes before this offset have arrived in order.
     through: usize,
     checksum: Checksum,
     hashed: usize,
@@ -77,7 +77,7 @@ impl MemoryValues {
         let Growing { bytes: value, through, checksum, hashed } =
             self.parts.entry(name).or_insert_with(begin);
         let (offset, bytes) = beyond(*through, offset, bytes);
-        // It grows with the received bytes, whatever length was stated, and no further.
+        // The buffer grows with the received bytes, not with the stated length.
         if end > value.capacity() {
             let capacity = (GROWTH * end).clamp(ROOM_BYTES_MIN, LARGE_BYTES_MAX as usize).min(length);
             value.reserve_exact(capacity - value.len());
@@ -118,7 +118,7 @@ impl MemoryValues {
         true
     }
 
-    /// It is to be written again.
+    /// Marks a damaged value that will be written again.
     pub(super) fn condemn(&mut self, name: OpId) {
         self.whole.remove(&name);
     }
@@ -138,12 +138,12 @@ mod tests {
     fn memory_of_removed_values_is_reused_for_similar_lengths() {
         let mut spare = Spare::default();
         spare.keep(vec![7; 1_000_000]);
-        assert_eq!(spare.take(499_999).capacity(), 0, "more than half would stay empty");
-        assert_eq!(spare.take(1_000_001).capacity(), 0, "it is too short");
+        assert_eq!(spare.take(499_999).capacity(), 0, "more than half of it would be unused");
+        assert_eq!(spare.take(1_000_001).capacity(), 0, "the kept buffer is too short");
         let room = spare.take(500_000);
         assert_eq!((room.capacity(), room.len(), spare.bytes), (1_000_000, 0, 0));
-        assert_eq!(spare.take(500_000).capacity(), 0, "there was one");
+        assert_eq!(spare.take(500_000).capacity(), 0, "the only kept buffer is in use");
         (0..20).for_each(|_| spare.keep(vec![7; 1_000_000]));
-        assert_eq!((spare.buffers.len(), spare.bytes), (16, 16_000_000), "no more than the bound");
+        assert_eq!((spare.buffers.len(), spare.bytes), (16, 16_000_000), "kept memory is bounded");
     }
 }

@@ -1,4 +1,4 @@
-//! A cluster on the loopback interface, all of whose roles run on threads of the test.
+//! A cluster on the loopback interface whose roles all run on threads of the test.
 
 use nicekv_client::facade::Client;
 use nicekv_metadata::{
@@ -31,7 +31,7 @@ pub(crate) struct Cluster {
     path: PathBuf,
     port: u16,
     options: StorageOptions,
-    /// Each with its own stop; none: it was stopped.
+    /// The nodes in the order of their numbers; `None` if a node was stopped.
     nodes: Vec<Option<RunningNode>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -42,7 +42,7 @@ struct RunningNode {
     thread: JoinHandle<()>,
 }
 
-/// What a node is reached by. It outlives the node's process here, so that nobody else takes its address.
+/// A node's UDP endpoint and TCP listener.
 type Sockets = (UdpEndpoint, TcpListener);
 
 fn directory(files: &Arc<dyn Files>, path: &Path, owner: &str) -> DataDirectory {
@@ -83,7 +83,8 @@ fn configuration(nodes: u8, port: u16) -> Config {
 }
 
 impl Cluster {
-    /// Every node is a replica of everything. It goes on with what is in `path`.
+    /// Starts a cluster with the data in `path`, if any. Every node is a replica of every
+    /// partition.
     pub(crate) fn start(path: &Path, nodes: u8, options: StorageOptions) -> Self {
         let stop = Stop::new();
         let switch = UdpEndpoint::bind_switch("lo", 0).unwrap();
@@ -145,19 +146,19 @@ impl Cluster {
         RunningNode { stop, inquirer, thread: std::thread::spawn(move || node.run(&owned).unwrap()) }
     }
 
-    /// Every partition has all its members, and they hold everything.
+    /// Waits until every partition has all its members, and all of them are consistent.
     pub(crate) fn wait_until_ready(&self) {
         admin::ask(&[SocketAddrV4::new(METADATA, self.port)], &AdminRequest::Ready, READY_TIMEOUT).unwrap();
     }
 
-    /// What the metadata service says.
+    /// Cluster state, as reported by the metadata service.
     pub(crate) fn status(&self) -> Status {
         let answer =
             admin::ask(&[SocketAddrV4::new(METADATA, self.port)], &AdminRequest::Status, READY_TIMEOUT);
         serde_json::from_slice(&answer.unwrap()).unwrap()
     }
 
-    /// What a node says.
+    /// Statistics of a node.
     pub(crate) fn observe(&self, number: u8) -> NodeObservation {
         let node = self.nodes[usize::from(number) - 1].as_ref().expect("it runs");
         node.inquirer.ask((), READY_TIMEOUT).expect("it answers")
