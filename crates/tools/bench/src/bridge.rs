@@ -1,4 +1,5 @@
-//! A plain network of hosts: a bridge, and cables on which nothing is changed, so that TCP keeps its offloads from end to end. What a peer could have where no switch of ours is.
+//! A plain network of hosts: a bridge and untouched links, so that TCP keeps its offloads from end
+//! to end. It is the network that a peer could have without the NICEKV switch.
 //!
 //! ```text
 //!   nicekv-bench-PID-N-client-0  eth0 ═══ veth ═══ client-0 ┐
@@ -12,20 +13,20 @@ use nicekv_lab::topology::Host;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bridges that this process has made: several may be up at once.
-static MADE: AtomicU32 = AtomicU32::new(0);
+/// Number of bridges that this process has created: several may be up at once.
+static CREATED: AtomicU32 = AtomicU32::new(0);
 
-/// See the module. Removed on drop.
+/// Removed on drop.
 pub(crate) struct Bridge {
     hosts: Hosts,
     members: Vec<Host>,
 }
 
 impl Bridge {
-    /// Between these hosts, with their addresses of a lab.
+    /// Connects these hosts, which have the addresses of a lab.
     pub(crate) fn between(members: Vec<Host>) -> Result<Self> {
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let hosts = Hosts::called(format!("nicekv-bench-{}-{number}-", std::process::id()));
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
+        let hosts = Hosts::with_prefix(format!("nicekv-bench-{}-{number}-", std::process::id()));
         let bridge = Self { hosts, members };
         let mut middle = "link add bridge type bridge\nlink set bridge up\n".to_owned();
         let fabric = bridge.hosts.namespace(Host::Fabric);
@@ -57,7 +58,7 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         for host in self.all() {
-            // Perhaps it was never made.
+            // It may not exist, if creating it failed.
             let _ = run("ip", &["netns", "del", &self.hosts.namespace(host)], "");
         }
     }

@@ -1,14 +1,15 @@
-//! What a load costs, in processor time: of the whole machine, since the kernel works for both sides, on whosever processor, and no
-//! process is charged for it.
+//! What a load costs in processor time of the whole machine: the kernel works for both sides, and
+//! charges no process for it.
 //!
-//! It disturbs the comparison less than time does: a slow moment of the machine costs time and not work. Whatever else runs
-//! on the machine is counted, though.
+//! Processor time is steadier than elapsed time: a slow moment of the machine takes time, but no
+//! processor time. Other processes on the machine are counted, though.
 
 use std::time::Duration;
 
-/// In which `/proc/stat` counts, on every Linux.
+/// The unit of `/proc/stat`, on every Linux.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
-/// The fields of `/proc/stat` after the name: user, nice, system, idle, iowait, irq, softirq. What follows is stolen, or counted already.
+/// The fields of `/proc/stat` after the name: user, nice, system, idle, iowait, irq, softirq. The
+/// rest is stolen time, or counted twice.
 const FIELDS: usize = 7;
 const IDLE: usize = 3;
 const WAITING: usize = 4;
@@ -17,14 +18,14 @@ const SOFT_INTERRUPTS: usize = 6;
 /// Processor time that the machine has spent since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MachineTime {
-    /// All of it.
+    /// All time that was not idle.
     pub(crate) busy: Duration,
-    /// In soft interrupts outside of processes: of a lab, the switch and its cables.
+    /// In soft interrupts outside of processes: those of a lab are the switch and its links.
     pub(crate) soft_interrupts: Duration,
 }
 
 impl MachineTime {
-    /// Until now; nothing where `/proc` does not tell.
+    /// Up to now; zero if `/proc/stat` cannot be read.
     pub(crate) fn now() -> Self {
         std::fs::read_to_string("/proc/stat").ok().and_then(|text| Self::parse(&text)).unwrap_or_default()
     }
@@ -38,7 +39,7 @@ impl MachineTime {
         Some(Self { busy, soft_interrupts: TICK * *fields.get(SOFT_INTERRUPTS)? })
     }
 
-    /// What was spent between the two.
+    /// Time spent between `earlier` and this.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             busy: self.busy.saturating_sub(earlier.busy),
@@ -47,14 +48,14 @@ impl MachineTime {
     }
 }
 
-/// What a process has done so far, all its threads together.
+/// Counts of a process, all its threads together, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessCounts {
     /// Time on a processor.
     pub(crate) busy: Duration,
-    /// How often a thread has gone to sleep, to be woken.
+    /// How often a thread went to sleep.
     pub(crate) wake_ups: u64,
-    /// How often one has lost its processor to another.
+    /// How often a thread lost its processor to another one.
     pub(crate) preemptions: u64,
     /// Datagrams received and sent in its network namespace.
     pub(crate) datagrams_in: u64,
@@ -62,7 +63,7 @@ pub(crate) struct ProcessCounts {
 }
 
 impl ProcessCounts {
-    /// Of a process; nothing of one that has ended.
+    /// Zero if the process has ended.
     pub(crate) fn of(process: u32) -> Self {
         let folder = format!("/proc/{process}");
         let mut counts = Self::default();
@@ -79,7 +80,7 @@ impl ProcessCounts {
         counts
     }
 
-    /// What was done between the two.
+    /// The counts between `earlier` and this.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             busy: self.busy.saturating_sub(earlier.busy),
@@ -96,7 +97,7 @@ fn field(status: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The two lines of UDP: names, then numbers.
+/// Reads the two lines of UDP: names, then numbers.
 fn datagrams(snmp: &str) -> Option<(u64, u64)> {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
     let (names, numbers) = (lines.next()?.split(' '), lines.next()?.split(' '));
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_busy_when_it_is_not_idle() {
+    fn machine_time_is_all_time_that_is_not_idle() {
         let stat = "cpu  100 1 50 4000 20 0 30 5 0 0\ncpu0 1 2 3 4 5 6 7\n";
         let time = MachineTime::parse(stat).unwrap();
         assert_eq!((time.busy, time.soft_interrupts), (TICK * 181, TICK * 30));
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_charged_for_what_it_does() {
+    fn processor_time_and_sleeps_of_a_process_are_counted() {
         let before = ProcessCounts::of(std::process::id());
         let started = std::time::Instant::now();
         while started.elapsed() < Duration::from_millis(20) {
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_read_by_their_names() {
+    fn datagram_counts_are_found_by_name() {
         let snmp = "Udp: InDatagrams NoPorts InErrors OutDatagrams\nUdp: 7 1 2 9\nUdpLite: InDatagrams\n";
         assert_eq!(datagrams(snmp), Some((7, 9)));
         assert_eq!(datagrams("Tcp: 1"), None);

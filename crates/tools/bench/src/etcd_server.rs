@@ -1,7 +1,7 @@
 //! etcd for comparison: a cluster with a member in the network namespace of each of several hosts.
 //!
-//! Its defaults are for members in different data centres, and are what its users run; what only takes time now and then (snapshots) is put
-//! off, and no election disturbs a round.
+//! Snapshots are put off, as they take time now and then, and timeouts are long, so that no
+//! election disturbs a round.
 
 use crate::error::{BenchError, Result};
 use crate::lab::Lab;
@@ -16,7 +16,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What to do about it.
 pub(crate) const MISSING: &str = "etcd is not installed, on Debian `apt install etcd-server`";
 const SERVER: &str = "etcd";
 const CLIENT_PORT: u16 = 2379;
@@ -28,7 +27,7 @@ const HEARTBEAT_MS: &str = "250";
 const ELECTION_MS: &str = "2500";
 /// Writes between two snapshots: more than are made in a run.
 const SNAPSHOT_COUNT: &str = "100000000";
-/// Bytes of the database above which writes are refused: more than are written in a run.
+/// Size in bytes at which the database refuses writes: more than is written in a run.
 const QUOTA_BYTES: &str = "8589934592";
 
 /// The version of the installed server, if there is one.
@@ -60,7 +59,7 @@ impl EtcdCluster {
         Ok(cluster)
     }
 
-    /// Returns when every member follows the same leader: its address.
+    /// Waits until every member follows the same leader; its address.
     pub(crate) fn wait_until_ready(&mut self, stop: &Stop) -> Result<SocketAddrV4> {
         let give_up = Instant::now() + READY_TIMEOUT;
         loop {
@@ -73,8 +72,8 @@ impl EtcdCluster {
             let has_ended = self.members.iter_mut().any(|(child, _)| !matches!(child.try_wait(), Ok(None)));
             if has_ended || Instant::now() > give_up {
                 return Err(BenchError::Failed(format!(
-                    "{SERVER} is not ready; it said: {}",
-                    self.last_words()
+                    "{SERVER} is not ready; it printed: {}",
+                    self.last_log_line()
                 )));
             }
             std::thread::sleep(READY_POLL);
@@ -85,16 +84,16 @@ impl EtcdCluster {
         let mut leader = None;
         for (_, address) in &self.members {
             let metrics = metrics(*address).ok()?;
-            let says = |line: &str| metrics.lines().any(|said| said == line);
-            if !says("etcd_server_has_leader 1") {
+            let has = |line: &str| metrics.lines().any(|metric| metric == line);
+            if !has("etcd_server_has_leader 1") {
                 return None;
             }
-            leader = if says("etcd_server_is_leader 1") { Some(*address) } else { leader };
+            leader = if has("etcd_server_is_leader 1") { Some(*address) } else { leader };
         }
         leader
     }
 
-    fn last_words(&self) -> String {
+    fn last_log_line(&self) -> String {
         let logs = std::fs::read_dir(self.directory.path()).into_iter().flatten().flatten();
         let logs = logs.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"));
         let texts = logs.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
@@ -105,7 +104,7 @@ impl EtcdCluster {
 impl Drop for EtcdCluster {
     fn drop(&mut self) {
         for (child, _) in &mut self.members {
-            // It may have ended already, and there is nobody to tell.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -127,12 +126,12 @@ fn command(host: Host, hosts: &[Host], directory: &Path) -> io::Result<Command> 
     command.args(["--snapshot-count", SNAPSHOT_COUNT, "--quota-backend-bytes", QUOTA_BYTES]);
     command.args(["--logger", "zap", "--log-level", "error", "--log-outputs", "stderr"]);
     let log = File::create(directory.join(format!("{host}.log")))?;
-    // Out of reach of Ctrl-C: it is ended after the load, not before.
+    // Its own process group, so that Ctrl-C does not end it before the load.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
     Ok(command)
 }
 
-/// What a member says of itself.
+/// The metrics page of a member.
 fn metrics(address: SocketAddrV4) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address.into(), ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;

@@ -1,4 +1,4 @@
-//! What a bench's clients know of a keyspace that its lab has been told of.
+//! Keyspaces of a lab, as the bench's clients are configured for them.
 
 use crate::error::{BenchError, Result};
 use crate::lab::Size;
@@ -7,7 +7,7 @@ use nicekv_lab::topology::WIRE_PORT;
 use nicekv_proto::KeyspaceId;
 use nicekv_proto::placement::{KeyspaceDefaults, RingsBase, Vrings, parse_keyspaces};
 
-/// Partitions of the keyspace of chains.
+/// Partitions of the keyspace that is replicated by chains.
 const CHAINS: u32 = 64;
 
 /// How puts reach all replicas.
@@ -28,7 +28,7 @@ impl Replicated {
         }
     }
 
-    /// What the lab is told of the keyspace; none: it has it anyway.
+    /// The lab's `--keyspace` option; `None` for the default keyspace.
     pub(crate) fn keyspace(self) -> Option<String> {
         match self {
             Self::Multicast => None,
@@ -36,7 +36,7 @@ impl Replicated {
         }
     }
 
-    /// What the clients of a lab of this size are told.
+    /// The keyspace as clients of a lab of this size know it.
     pub(crate) fn known(self, size: Size) -> Result<Keyspace> {
         match self.keyspace() {
             None => Ok(Vrings::on_network(WIRE_PORT).into()),
@@ -45,7 +45,7 @@ impl Replicated {
     }
 }
 
-/// The keyspace of this text, in a lab of this size whose partitions are so many.
+/// The keyspace of a `--keyspace` option, in a lab of this size, with this number of partitions.
 pub(crate) fn known(text: &str, size: Size, partitions: u32) -> Result<Keyspace> {
     let (replicas, rings) = (size.replicas.into(), RingsBase::Network);
     let defaults = KeyspaceDefaults { id: KeyspaceId(1), replicas, partitions, rings };

@@ -1,68 +1,71 @@
-//! `nicekv bench`: how fast NICEKV is, beside what else one would use.
+//! `nicekv bench`: measures NICEKV beside Redis and etcd, and reproduces the figures of papers.
 //!
 //! ```text
-//!   peers ─▶ lab (a cluster of its own) ──────▶ load::native ┐
-//!     │                                                       ├─▶ statistics ─▶ report
-//!     └────▶ redis_server, etcd_server ─▶ load::redis, etcd, echo ┘
-//!   outage ─▶ lab ─▶ load::paced ─▶ statistics
-//!   profile ─▶ lab ─▶ load::native, cost
-//!   redis-benchmark ─▶ `nicekv up`, or a lab's gateway, redis_server ─▶ redis-benchmark, load::redis ─▶ statistics ─▶ report
-//!   chains, kernel-gets ─▶ lab ─▶ load::native ─▶ statistics ─▶ report
-//!   overload ─▶ lab ─▶ load::open ─▶ statistics
-//!   hot-key ─▶ lab ─▶ load::native, load::driver ─▶ statistics ─▶ report
-//!   scans ─▶ lab, redis_server ─▶ load::driver ─▶ statistics ─▶ report
-//!   links ─▶ lab, redis_server ─▶ load::large, load::large_redis, cables ─▶ statistics ─▶ report
-//!   large ─▶ lab, redis_server ─▶ load::large, load::large_redis, load::steady ─▶ statistics ─▶ report
-//!   replicast ─▶ lab, negotiated::hashed ─▶ negotiated::load ─▶ statistics ─▶ report
-//!   turbokv-… ─▶ lab ─▶ turbokv::load ─▶ statistics ─▶ report
-//!   kvswitch-fig… ─▶ kvswitch::rack, a simulation, or kvswitch::kernel, the real programs ─▶ statistics ─▶ report
-//!   kvswitch-table1 ─▶ kvswitch::bed, the real programs ─▶ statistics ─▶ report
-//!   table2, table3, table5, fig8 … fig13, `nicekv bench replicast-sim` ─▶ replicast, a simulation ─▶ report, curves
-//!   tables ─▶ namespaces and a bare switch ─▶ statistics ─▶ report
-//!   each ─▶ a table, lines of JSON (`report`), a chart (`plot`)
+//!   session ─▶ an experiment ─▶ lab: a cluster in network namespaces          ┐
+//!                  │          ─▶ redis_server, etcd_server: its peers          ├─▶ load ─▶ statistics ┐
+//!                  │                                                           ┘                      ├─▶ report
+//!                  └─────────▶ a simulation, or switch programs fed by hand ──────────────────────────┘
 //! ```
 //!
-//! The rules that make a figure worth printing:
-//! * Every figure of `peers` is a ratio of two things measured in the same run, one after the other, in at least [`ROUNDS_MIN`] rounds;
-//!   median and spread are of the ratios within the rounds.
-//! * Both sides run the same ops between the same network namespaces, through the same switch. The peer is at its best.
-//! * What an op costs everybody together, in processor time, stands beside how fast it is.
+//! | experiment | runs | load |
+//! | --- | --- | --- |
+//! | `peers` | labs, `redis_server`, `etcd_server`, an echo | `load::{native, redis, etcd, echo, large}` |
+//! | `redis_benchmark` | `nicekv up` or a lab, `redis_server` | redis-benchmark, `load::redis` |
+//! | `links`, `large` | a lab, `redis_server` | `load::{large, large_redis, steady}` |
+//! | `scans` | a lab, `redis_server` | `scans` |
+//! | `chains`, `kernel_gets`, `hot_key`, `profile` | labs | `load::native` |
+//! | `overload`, `outage` | labs | `load::{open, paced}` |
+//! | `turbokv`, `kvswitch::nodes` | labs | `turbokv::load` |
+//! | `replicast_lab` | a lab, `replicast_lab::hashed` | `replicast_lab::load` |
+//! | `kvswitch`, `replicast_sim` | simulations with the production cores | |
+//! | `tables`, `kvswitch::table1` | the switch programs without a cluster | |
+//!
+//! Rules of the figures:
+//! * Figures of `peers` are ratios of two sides measured in the same run, one after the other, in at
+//!   least [`ROUNDS_MIN`] rounds; median and spread are those of the ratios within the rounds.
+//! * Both sides run the same ops between the same network namespaces, through the same switch. The
+//!   peer is tuned.
+//! * The processor time that an op costs the whole machine is reported beside its speed.
 //! * Every answer is checked. A run with a wrong or missing answer fails and prints no figures.
 
-mod arguments;
+mod bar_chart;
 mod bridge;
-mod cables;
 mod chains;
 mod cost;
-mod curves;
 mod error;
 mod etcd_server;
-mod frames;
-mod heat;
 mod hot_key;
+mod hot_keys;
 mod kernel_gets;
 mod keyspace;
 mod kvswitch;
 mod lab;
 mod large;
 mod latencies;
+mod line_chart;
+mod link_bytes;
 mod links;
 mod load;
-mod negotiated;
 mod netns;
 mod outage;
+mod output;
 mod overload;
+mod parallel;
 mod peers;
-mod plot;
 mod profile;
 mod redis_benchmark;
 mod redis_server;
-mod replicast;
+mod replicast_lab;
+mod replicast_sim;
 mod report;
 mod scans;
+mod session;
+mod splitmix;
 mod statistics;
+mod switch_links;
 mod tables;
 mod turbokv;
+mod udp_frame;
 mod workload;
 mod zipf;
 
@@ -75,13 +78,13 @@ pub use kvswitch::nodes::NodesArguments as KvswitchNodesArguments;
 pub use kvswitch::table1::Table1Arguments as KvswitchTable1Arguments;
 pub use large::LargeArguments;
 pub use links::LinksArguments;
-pub use negotiated::NegotiatedArguments;
 pub use outage::OutageArguments;
 pub use overload::OverloadArguments;
 pub use peers::PeersArguments;
 pub use profile::ProfileArguments;
 pub use redis_benchmark::RedisBenchmarkArguments;
-pub use replicast::{ReplicastArguments, ReplicastSimArguments};
+pub use replicast_lab::NegotiatedArguments;
+pub use replicast_sim::{ReplicastArguments, ReplicastSimArguments};
 pub use scans::ScansArguments;
 pub use statistics::ROUNDS_MIN;
 pub use tables::TablesArguments;
@@ -94,35 +97,44 @@ use turbokv::Figure;
 pub enum BenchCommand {
     /// Compare with a bare UDP echo, Redis 7 and etcd, between the hosts of a lab; needs root
     Peers(PeersArguments),
-    /// Kill replicas in a lab, split, merge and move a partition, and see for how long puts stop; needs root
+    /// Kill replicas in a lab, split, merge and move a partition: how long puts stop; needs root
     Outage(OutageArguments),
-    /// Count what an op costs each role: processor time, system calls, sleeps, datagrams, forces; needs root
+    /// Count what an op costs each role: processor time, system calls, sleeps, datagrams, fsyncs;
+    /// needs root
     Profile(ProfileArguments),
-    /// Compare with Redis as redis-benchmark does, in `nicekv up` and, with --lab, from a lab's client
+    /// Compare with Redis as redis-benchmark does, in `nicekv up` and, with --lab, from a lab's
+    /// client
     RedisBenchmark(RedisBenchmarkArguments),
     /// Compare durable puts along chains with puts by multicast; needs root
     Chains(ChainsArguments),
-    /// Compare gets and puts of nodes whose kernels answer gets with those of nodes whose processes do; needs root
+    /// Compare nodes whose kernels answer gets with nodes whose processes do; needs root
     KernelGets(KernelGetsArguments),
-    /// Ask for one key that has more and more copies, and whose value is in the switch: throughput, time until it is so, puts; needs root
+    /// Get one hot key, with 0 to 3 copies and with its value in the switch: throughput, time until
+    /// it is spread, puts; needs root
     HotKey(HotKeyArguments),
-    /// Ask a lab for more than it can do: what is answered, and what is sent twice; needs root
+    /// Overload a lab: goodput, and datagrams sent again; needs root
     Overload(OverloadArguments),
-    /// Compare a switch in the kernel with every table full and with next to nothing in them, at XDP and at tc; needs root
+    /// Compare a switch in the kernel with full tables and with almost empty ones, at XDP and at
+    /// tc; needs root
     Tables(TablesArguments),
-    /// Count the bytes on all links, and those of primary and secondary, while 1 MB values are put (NICE Fig. 6 and 7); needs root
+    /// Count the bytes on all links, and those of primary and secondary, while 1 MB values are put
+    /// (NICE Fig. 6 and 7); needs root
     Links(LinksArguments),
-    /// Put and get 1 MB over links of 100 Mbit/s, with 1 to 9 replicas (NICE Fig. 4, 5 and 9), and small values beside a 64 MiB put; needs root
+    /// Put and get 1 MB over links of 100 Mbit/s, with 1 to 9 replicas (NICE Fig. 4, 5 and 9), and
+    /// small values beside a 64 MiB put; needs root
     Large(LargeArguments),
-    /// Compare scans of 8 pieces with scans of one, and scans of everything with SCAN and MGET of Redis; needs root
+    /// Compare scans of 8 pieces with scans of one, and scans of everything with SCAN and MGET of
+    /// Redis; needs root
     Scans(ScansArguments),
-    /// Compare who finds the node, switch, client or any node: throughput against skew and writes (TurboKV Fig. 13); needs root
+    /// Let the switch, the client or any node find the node: throughput against skew and writes
+    /// (TurboKV Fig. 13); needs root
     #[command(name = "turbokv-fig13")]
     TurbokvFig13(TurbokvArguments),
-    /// The same, distribution of times of gets, puts and scans, all keys alike (Fig. 14); needs root
+    /// The same, distribution of latencies of gets, puts and scans, uniform keys (Fig. 14); needs
+    /// root
     #[command(name = "turbokv-fig14")]
     TurbokvFig14(TurbokvArguments),
-    /// The same, keys by Zipf 1.2 (Fig. 15); needs root
+    /// The same, Zipf 1.2 (Fig. 15); needs root
     #[command(name = "turbokv-fig15")]
     TurbokvFig15(TurbokvArguments),
     /// Mean, median and 99th percentile of Fig. 14; needs root
@@ -131,26 +143,32 @@ pub enum BenchCommand {
     /// Mean, median and 99th percentile of Fig. 15; needs root
     #[command(name = "turbokv-table2")]
     TurbokvTable2(TurbokvArguments),
-    /// Simulate hot keys on up to 1,024 servers: balance and throughput against skew, big values, writes and racks (KVSwitch Fig. 7)
+    /// Simulate hot keys on up to 1,024 servers: balance and throughput against skew, big values,
+    /// writes and racks (KVSwitch Fig. 7)
     #[command(name = "kvswitch-fig7")]
     KvswitchFig7(KvswitchArguments),
     /// The same, how many of the hottest keys are found (Fig. 8)
     #[command(name = "kvswitch-fig8")]
     KvswitchFig8(KvswitchArguments),
-    /// The same, the threshold, and what copies cost (Fig. 9)
+    /// The same, the threshold, and the cost of copies (Fig. 9)
     #[command(name = "kvswitch-fig9")]
     KvswitchFig9(KvswitchArguments),
-    /// The same panels of throughput, Fig. 7b and 7d, by 32 nodes of a lab, each of which may send so many datagrams a second; needs root
+    /// Measure throughput, Fig. 7b and 7d, with 32 nodes of a lab, whose replies per second are
+    /// limited; needs root
     #[command(name = "kvswitch-nodes")]
     KvswitchNodes(KvswitchNodesArguments),
-    /// Count what the modules for hot keys take of the real programs: instructions, memory, time of a packet (KVSwitch Table 1); needs root
+    /// Count what the modules for hot keys add to the real programs: instructions, memory, time of
+    /// a packet (KVSwitch Table 1); needs root
     #[command(name = "kvswitch-table1")]
     KvswitchTable1(KvswitchTable1Arguments),
-    /// Put 1 MiB chunks over links of 100 Mbit/s to nine targets, by negotiation (Replicast-M, -H) and by hash over TCP: all alike, one slow disk, one busy link; needs root
+    /// Put 1 MiB chunks over links of 100 Mbit/s to nine targets, by negotiation (Replicast-M, -H)
+    /// and by hash over TCP: full links, one slow disk, one busy link; needs root
     Replicast(NegotiatedArguments),
-    /// Simulate one setup of Replicast at the paper's scale, each frame: throughput, disks' time and latency, beside what the paper prints
+    /// Simulate a setup of Replicast, frame by frame: throughput, disks' time and latency, beside
+    /// the paper's figures
     ReplicastSim(ReplicastSimArguments),
-    /// Simulate Replicast at the paper's scale, each frame: throughput, disks' time and latency of M, H and uch-ccp with disks of 400 MB/s (Replicast Table 2)
+    /// Simulate Replicast at the paper's scale, frame by frame: throughput, disks' time and latency
+    /// of M, H and uch-ccp with disks of 400 MB/s (Replicast Table 2)
     #[command(name = "table2", visible_alias = "replicast-table2")]
     ReplicastTable2(ReplicastArguments),
     /// The same with disks of 1,000 MB/s (Table 3)
@@ -179,7 +197,8 @@ pub enum BenchCommand {
     ReplicastFig13(ReplicastArguments),
 }
 
-/// Runs a bench and prints its figures. `nicekv` and `nicekv-lab` have to be beside this program, or in `PATH`.
+/// Runs a bench and prints its figures. It finds `nicekv` and `nicekv-lab` beside this program, or
+/// in `PATH`.
 pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
         BenchCommand::Peers(arguments) => peers::run(arguments),
@@ -204,16 +223,30 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::KvswitchFig9(arguments) => kvswitch::run(kvswitch::Figure::Fig9, arguments),
         BenchCommand::KvswitchNodes(arguments) => kvswitch::nodes::run(arguments),
         BenchCommand::KvswitchTable1(arguments) => kvswitch::table1::run(arguments),
-        BenchCommand::Replicast(arguments) => negotiated::run(arguments),
-        BenchCommand::ReplicastSim(arguments) => replicast::simulate(arguments),
-        BenchCommand::ReplicastTable2(arguments) => replicast::run(replicast::Figure::Table2, arguments),
-        BenchCommand::ReplicastTable3(arguments) => replicast::run(replicast::Figure::Table3, arguments),
-        BenchCommand::ReplicastTable5(arguments) => replicast::run(replicast::Figure::Table5, arguments),
-        BenchCommand::ReplicastFig8(arguments) => replicast::run(replicast::Figure::Fig8, arguments),
-        BenchCommand::ReplicastFig9(arguments) => replicast::run(replicast::Figure::Fig9, arguments),
-        BenchCommand::ReplicastFig10(arguments) => replicast::run(replicast::Figure::Fig10, arguments),
-        BenchCommand::ReplicastFig11(arguments) => replicast::run(replicast::Figure::Fig11, arguments),
-        BenchCommand::ReplicastFig12(arguments) => replicast::run(replicast::Figure::Fig12, arguments),
-        BenchCommand::ReplicastFig13(arguments) => replicast::run(replicast::Figure::Fig13, arguments),
+        BenchCommand::Replicast(arguments) => replicast_lab::run(arguments),
+        BenchCommand::ReplicastSim(arguments) => replicast_sim::simulate(arguments),
+        BenchCommand::ReplicastTable2(arguments) => {
+            replicast_sim::run(replicast_sim::Figure::Table2, arguments)
+        }
+        BenchCommand::ReplicastTable3(arguments) => {
+            replicast_sim::run(replicast_sim::Figure::Table3, arguments)
+        }
+        BenchCommand::ReplicastTable5(arguments) => {
+            replicast_sim::run(replicast_sim::Figure::Table5, arguments)
+        }
+        BenchCommand::ReplicastFig8(arguments) => replicast_sim::run(replicast_sim::Figure::Fig8, arguments),
+        BenchCommand::ReplicastFig9(arguments) => replicast_sim::run(replicast_sim::Figure::Fig9, arguments),
+        BenchCommand::ReplicastFig10(arguments) => {
+            replicast_sim::run(replicast_sim::Figure::Fig10, arguments)
+        }
+        BenchCommand::ReplicastFig11(arguments) => {
+            replicast_sim::run(replicast_sim::Figure::Fig11, arguments)
+        }
+        BenchCommand::ReplicastFig12(arguments) => {
+            replicast_sim::run(replicast_sim::Figure::Fig12, arguments)
+        }
+        BenchCommand::ReplicastFig13(arguments) => {
+            replicast_sim::run(replicast_sim::Figure::Fig13, arguments)
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Load generators: closed loops on the calling thread, each bounded by time and by the length of its sequence.
+//! Load generators: closed loops on the calling thread, each bounded by time and by the length of
+//! its sequence.
 //!
 //! ```text
 //!  caller 1  ──op──▶ … ──answer, checked──▶ next op
@@ -6,7 +7,7 @@
 //!  …
 //! ```
 //!
-//! All of them check every answer, and count an op only if it was answered within the time.
+//! Every load checks every answer, and counts an op only if it was answered in time.
 
 pub(crate) mod driver;
 pub(crate) mod echo;
@@ -22,23 +23,24 @@ pub(crate) mod steady;
 
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
+use crate::statistics::{Rounds, in_turn};
 use crate::workload::Step;
-use nicekv_client::{ClientCore, Request, Ticket};
+use nicekv_client::{Answer, ClientCore, OperationError, Outcome, Request, Ticket};
 use nicekv_proto::{Expiry, KeyspaceId, Now, Operation};
 use nicekv_runtime::Stop;
 use std::time::{Duration, Instant};
 
-/// An op that is not answered in this time makes the run fail. Long enough for a failover.
+/// An op that is not answered by then makes the run fail. Long enough for a failover.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a run is bounded, beside the length of its sequence.
+/// What ends a run before its sequence does.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits<'a> {
     pub(crate) duration: Duration,
     pub(crate) stop: &'a Stop,
 }
 
-/// What a run has done.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     pub(crate) operations: u64,
@@ -50,7 +52,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// What somebody else has measured as a rate, and what the machine was busy with since `before`.
+    /// From the rate that another load generator reports, which began at `before`.
     pub(crate) fn at_rate(operations: u64, rate: f64, before: MachineTime) -> Self {
         let elapsed = Duration::from_secs_f64(operations as f64 / rate);
         Self { operations, elapsed, retries: 0, busy: MachineTime::now().since(before).busy }
@@ -61,19 +63,19 @@ impl Measured {
         self.operations as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Microseconds of processor time per op, of everybody who takes part.
+    /// Processor time of the whole machine per op, in microseconds.
     pub(crate) fn cost_us(&self) -> f64 {
-        // Nothing costs less than can be counted.
+        // At least one tick: the kernel counts nothing shorter.
         self.busy.max(crate::cost::TICK).as_secs_f64() * 1e6 / self.operations as f64
     }
 
-    /// Microseconds per op, of a single caller.
+    /// Microseconds per op of a single caller.
     pub(crate) fn mean_us(&self) -> f64 {
         self.elapsed.as_secs_f64() * 1e6 / self.operations as f64
     }
 }
 
-/// Hands an op to a client of ours, to be answered within `timeout`.
+/// Submits an op to a NICEKV client; it fails after `timeout`.
 fn submit(
     core: &mut ClientCore,
     now: Now,
@@ -100,7 +102,33 @@ pub(crate) fn submit_request(
         .map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))
 }
 
-/// Counts ops until the time is over.
+/// Checks that an op of which only the success matters has succeeded.
+pub(crate) fn check_done(what: &str, result: std::result::Result<Answer<'_>, OperationError>) -> Result<()> {
+    match result {
+        Ok(answer) if answer.outcome == Outcome::Done => Ok(()),
+        Ok(answer) => Err(BenchError::Failed(format!("{what}: {:?}", answer.outcome))),
+        Err(error) => Err(BenchError::Failed(format!("{what}: {error}"))),
+    }
+}
+
+/// Measures both sides in every round, in turn: rates in ops per second, and costs in microseconds
+/// per op.
+pub(crate) fn measure_rounds(
+    title: &str,
+    rounds: u32,
+    mut measure: impl FnMut(usize, u64) -> Result<Measured>,
+) -> Result<(Rounds, Rounds)> {
+    let (mut rates, mut costs) = (Rounds::default(), Rounds::default());
+    for round in 1..=rounds {
+        let [ours, peers] = in_turn(round, |side| measure(side, round.into()))?;
+        eprintln!("{round}/{rounds} {title}: {:.0}/s, {:.0}/s", ours.throughput(), peers.throughput());
+        rates.push(ours.throughput(), peers.throughput());
+        costs.push(ours.cost_us(), peers.cost_us());
+    }
+    Ok((rates, costs))
+}
+
+/// Counts ops until the time is up.
 pub(crate) struct Meter<'a> {
     limits: Limits<'a>,
     started: Instant,
@@ -114,7 +142,7 @@ impl<'a> Meter<'a> {
         Self { limits, started: Instant::now(), machine: MachineTime::now(), operations: 0, finished: None }
     }
 
-    /// Notes `operations` answers; true as long as callers shall go on.
+    /// Counts `operations` answers; false once callers should stop.
     pub(crate) fn count(&mut self, operations: u64) -> bool {
         if self.finished.is_some() {
             return false;
@@ -132,7 +160,7 @@ impl<'a> Meter<'a> {
         Measured { operations: self.operations, elapsed, retries: 0, busy }
     }
 
-    /// After the last answer.
+    /// Call it after the last answer.
     pub(crate) fn finish(self) -> Result<Measured> {
         if self.limits.stop.is_stopped() {
             return Err(BenchError::Interrupted);
@@ -150,7 +178,7 @@ impl<'a> Meter<'a> {
 mod testing {
     use super::*;
 
-    /// Long enough for some ops.
+    /// Long enough for a few ops.
     pub(super) fn limits(stop: &Stop) -> Limits<'_> {
         Limits { duration: Duration::from_millis(50), stop }
     }
@@ -161,10 +189,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_counts_until_its_time_is_over_and_fails_without_an_answer() {
+    fn a_run_counts_until_its_time_is_up_and_fails_without_an_answer() {
         let stop = Stop::new();
         let mut meter = Meter::start(Limits { duration: Duration::ZERO, stop: &stop });
-        assert!(!meter.count(3), "the time is over");
+        assert!(!meter.count(3), "the time is up");
         assert!(!meter.count(5), "late answers do not count");
         assert_eq!(meter.finish().unwrap().operations, 3);
         assert!(Meter::start(testing::limits(&stop)).finish().is_err());

@@ -6,7 +6,7 @@ use clap::Parser;
 use nicekv_bench::BenchCommand;
 use nicekv_cli::fail;
 
-/// Measure how fast NICEKV is beside its peers
+/// Measure NICEKV beside its peers
 #[derive(Parser)]
 #[command(name = "nicekv-bench", bin_name = "nicekv bench", version, propagate_version = true)]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! Network namespaces: who works inside of one, and the tools that make them.
+//! Network namespaces: working inside them, and shaping their links.
 
 use crate::error::{BenchError, Result};
 use nicekv_lab::topology::Host;
@@ -9,44 +9,41 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd as _;
 use std::process::{Command, Output, Stdio};
 
-/// Every datagram takes as much of a limited link as one of this many bytes.
+/// On a link limited in datagrams, every datagram counts as this many bytes.
 const DATAGRAM_BYTES: u32 = 1_500;
-/// Of a frame, before its datagram's packet.
+/// Bytes of an Ethernet header.
 const HEADER_BYTES: u32 = 14;
 
-/// Hosts that are namespaces.
+/// Hosts, each of which is a network namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
-    /// Before each one's name.
+    /// Prefix of the namespaces' names; the host's name follows.
     prefix: String,
 }
 
 impl Hosts {
-    /// Those whose namespaces are called so, each with its own name behind that.
-    pub(crate) fn called(prefix: impl Into<String>) -> Self {
+    pub(crate) fn with_prefix(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into() }
     }
 
-    /// The name of a host's namespace.
     pub(crate) fn namespace(&self, host: Host) -> String {
         format!("{}{host}", self.prefix)
     }
 
-    /// Runs `work` on a thread in a host's network namespace: sockets that it makes stay there, and so do processes that it starts.
+    /// Runs `work` on a thread in a host's network namespace: sockets that it opens and processes
+    /// that it starts stay there.
     pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
         let namespace = self.namespace(host);
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| enter(&namespace).map(|()| work()));
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        apart(|| enter(&namespace).map(|()| work()))
     }
 
-    /// What a host sends waits for its link, which carries so much.
+    /// Limits what a host sends to `mbit` Mbit/s.
     pub(crate) fn limit(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
         self.shape(host, "eth0", mbit, burst, "100ms")
     }
 
-    /// What comes to a host waits, too: behind a device of its own, as links in the lab are shaped at their hosts. Once for each host; then [`Self::change_ingress`].
+    /// Limits what a host receives, by an ifb device, as links of the lab are shaped at their
+    /// hosts. Call it once per host, later [`Self::change_ingress`].
     pub(crate) fn limit_ingress(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
         let steps: [(&str, &[&str]); 3] = [
             ("ip", &["link", "add", "ifb0", "type", "ifb"]),
@@ -61,14 +58,15 @@ impl Hosts {
         self.inside(host, || run("tc", &[filter.as_slice(), redirect.as_slice()].concat(), ""))?
     }
 
-    /// What comes to a host that was limited has another rate from now on.
+    /// Changes the rate of what a limited host receives.
     pub(crate) fn change_ingress(&self, host: Host, mbit: u32, burst: &str) -> Result<()> {
         self.shape(host, "ifb0", mbit, burst, "50ms")
     }
 
-    /// What a host sends to this address waits: so many datagrams a second may leave, however long each of them is. All else that it sends is let through.
+    /// Limits what a host sends to the address `to`, in datagrams per second of any length. Other
+    /// traffic is not limited.
     pub(crate) fn limit_datagrams(&self, host: Host, to: Ipv4Addr, per_second: u32) -> Result<()> {
-        // A train is longer than one datagram may be, and so cut before it is counted.
+        // A GSO batch is longer than the burst, so it is segmented before it is counted.
         let rate = format!("{}bit", u64::from(per_second) * u64::from(DATAGRAM_BYTES) * 8);
         let [least, burst] = [DATAGRAM_BYTES, DATAGRAM_BYTES + HEADER_BYTES].map(|bytes| bytes.to_string());
         let limit =
@@ -102,7 +100,14 @@ pub(crate) fn enter(namespace: &str) -> Result<()> {
         .map_err(BenchError::system(format!("enter {path}")))
 }
 
-/// Runs a tool, with this for it to read.
+/// Runs `work` on a separate thread, which may change its network namespace.
+pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Runs a tool with `input` as its standard input.
 pub(crate) fn run(tool: &str, arguments: &[&str], input: &str) -> Result<()> {
     let failed = |what: &str| BenchError::system(format!("{what} {tool}"));
     let mut child = Command::new(tool)
@@ -113,7 +118,7 @@ pub(crate) fn run(tool: &str, arguments: &[&str], input: &str) -> Result<()> {
         .spawn()
         .map_err(failed("start"))?;
     let mut stdin = child.stdin.take().expect("piped");
-    // One that ends early says why.
+    // A tool that ends early prints why.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let Output { status, stderr, .. } = child.wait_with_output().map_err(failed("wait for"))?;
@@ -121,7 +126,6 @@ pub(crate) fn run(tool: &str, arguments: &[&str], input: &str) -> Result<()> {
         return Ok(());
     }
     let why = String::from_utf8_lossy(&stderr);
-    let line =
-        format!("{tool} {}: {}; is this run by root?", arguments.join(" "), why.lines().next().unwrap_or(""));
+    let line = format!("{tool} {}: {}; are you root?", arguments.join(" "), why.lines().next().unwrap_or(""));
     Err(BenchError::Environment(line))
 }

@@ -1,43 +1,39 @@
-//! `nicekv bench redis-benchmark`: what a Redis user measures first.
+//! `nicekv bench redis-benchmark`: the first measurement of a Redis user.
 //!
 //! ```text
 //!   redis-benchmark  ─▶ `nicekv up`, or the gateway of a lab's client-0     beside    one Redis server, without replicas
-//!   our RESP load    ─▶ the same                                            beside    Redis with two replicas: SET, then WAIT 2
+//!   own RESP load    ─▶ the same                                            beside    Redis with two replicas: SET, then WAIT 2
 //! ```
 //!
-//! `redis-benchmark` cannot wait for replicas: a row against WAIT 2 is driven by the same load generator of ours on both sides, with as
-//! many connections, and with `-P 16` Redis gets one WAIT for the sixteen SETs, which is to its advantage. A row against one Redis
-//! compares copies on three nodes with a single one, and is there for honesty. Durable: Redis syncs each write (`appendfsync always`).
+//! `redis-benchmark` cannot wait for replicas: rows against WAIT 2 use the bench's own load
+//! generator on both sides, with as many connections. With `-P 16` Redis gets one WAIT for sixteen
+//! SETs, which is to its advantage. Rows against one Redis compare copies on three nodes with a
+//! single copy. Durable: Redis syncs each write (`appendfsync always`).
 
 mod store;
 
-use crate::arguments::{FileArguments, LengthArguments, NetworkArguments, RoundsArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
 use crate::lab::Engine;
+use crate::load::Measured;
+use crate::load::native::{PRELOAD_TIMEOUT, WARM_UP};
 use crate::load::redis::RedisLoad;
-use crate::load::{Limits, Measured};
 use crate::redis_server;
-use crate::report::{self, Comparison, Goal};
-use crate::statistics::Rounds;
+use crate::report::{Comparison, Goal, Report};
+use crate::session::{RoundsArguments, Session, SessionArguments};
+use crate::statistics::{Rounds, in_turn};
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
-use nicekv_lab::topology::Host;
-use nicekv_runtime::Stop;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::net::SocketAddrV4;
-use std::path::Path;
 use std::time::Duration;
 use store::Store;
 
 const NODES: u8 = 3;
-const CLIENT: Host = Host::Client(0);
 const CONNECTIONS: usize = 50;
-/// Where the peers listen.
+/// First port of the peers.
 const PEER_PORT: u16 = 6390;
-/// What the first run is sized by, before anything is known.
+/// Ops of the first run, before the rate is known; later the least.
 const TRIAL_OPERATIONS: u64 = 5_000;
-const WARM_UP: Duration = Duration::from_millis(300);
-const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Arguments of `nicekv bench redis-benchmark`.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,30 +42,26 @@ pub struct RedisBenchmarkArguments {
     #[arg(long)]
     lab: bool,
     #[command(flatten)]
-    length: LengthArguments,
-    #[command(flatten)]
     rounds: RoundsArguments,
     #[command(flatten)]
-    network: NetworkArguments,
-    #[command(flatten)]
-    files: FileArguments,
+    session: SessionArguments,
 }
 
-/// Who drives a row.
+/// The load generator of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Driver {
     /// `redis-benchmark -t` this.
     Benchmark(&'static str),
-    /// Our load: SETs, and a WAIT after those that are sent at once.
+    /// The bench's own: SETs, and a WAIT after those sent at once.
     Own,
 }
 
-/// What a row is compared with.
+/// What a row compares with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
     /// One Redis.
     Alone,
-    /// A Redis with two replicas, for which it waits.
+    /// A Redis that waits for two replicas.
     Waiting,
     /// NICEKV itself, with many keys.
     ManyKeys,
@@ -82,7 +74,7 @@ struct Row {
     driver: Driver,
     peer: Peer,
     pipeline: usize,
-    /// Keys that are used; 1: the same always.
+    /// Number of keys; 1: always the same key.
     keys: u32,
     /// With the memory engine, and with the durable one.
     goals: [Option<Goal>; 2],
@@ -113,40 +105,34 @@ const ROWS: [Row; 10] = [
     beside_one("INCR -c 50 -P 16, many keys", "incr", 16, KEYS),
 ];
 
-/// One of the two that are compared.
+/// One of the two sides.
 struct Side {
     address: SocketAddrV4,
     keys: u32,
-    /// Replicas that a SET is to wait for.
+    /// Replicas that a SET waits for.
     wait_for: Option<usize>,
-    /// Its rate as far as it is known, from which follows how much is asked of it.
+    /// Its last rate, by which the length of the next run is chosen.
     rate: f64,
 }
 
 struct Bench<'a> {
     arguments: &'a RedisBenchmarkArguments,
-    directory: &'a Path,
-    stop: &'a Stop,
+    session: Session,
 }
 
 pub(crate) fn run(arguments: &RedisBenchmarkArguments) -> Result<()> {
     redis_server::installed_version()?;
-    let directory = arguments.files.directory()?;
-    let stop = Stop::new();
-    stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    let bench = Bench { arguments, directory: directory.path(), stop: &stop };
+    let bench = Bench { arguments, session: arguments.session.start()? };
     let mut comparisons = Vec::new();
     for engine in [Engine::Memory, Engine::Durable] {
-        let network = arguments.lab.then(|| arguments.network.network());
-        let store = Store::up(network, engine, directory.path())?;
+        let store = Store::up(&bench.session, arguments.lab, engine)?;
         for row in &ROWS {
             comparisons.push(bench.compare(row, engine, &store)?);
         }
-        drop(store);
     }
-    print!("{}", report::table(&comparisons));
-    let (lines, panels) = (report::json(&comparisons), report::panels(&comparisons));
-    arguments.files.write("redis-benchmark", &lines, &panels)
+    let mut report = Report::new("redis-benchmark");
+    report.comparisons(&comparisons);
+    bench.session.finish(report)
 }
 
 impl Bench<'_> {
@@ -156,11 +142,11 @@ impl Bench<'_> {
             Peer::Waiting => NODES,
             Peer::ManyKeys => 0,
         };
-        let start = |index| store.start_redis(index, engine, self.directory);
+        let start = |index| store.start_redis(index, engine, self.session.directory());
         let mut servers = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
         let replicas = servers.len().saturating_sub(1);
         if let Some(server) = servers.first_mut() {
-            store.at_client(|| server.wait_until_ready(replicas, self.stop))??;
+            store.at_client(|| server.wait_until_ready(replicas, &self.session.stop))??;
         }
         let side = |address, keys, wait_for| Side { address, keys, wait_for, rate: TRIAL_OPERATIONS as f64 };
         let ours = side(store.address(), row.keys, None);
@@ -175,9 +161,9 @@ impl Bench<'_> {
         self.alternate(row, engine, store, sides)
     }
 
-    /// What is got must be there, under the names that `redis-benchmark -r` gives.
+    /// Stores the keys of gets, under the names that `redis-benchmark -r` gives them.
     fn preload(&self, store: &Store, address: SocketAddrV4) -> Result<()> {
-        let limits = Limits { duration: PRELOAD_TIMEOUT, stop: self.stop };
+        let limits = self.session.limits(PRELOAD_TIMEOUT);
         let load = || -> Result<Measured> {
             let load = RedisLoad::connect(address, CONNECTIONS, None);
             let mut load = load.map_err(BenchError::system("connect"))?.pipelined(16);
@@ -186,7 +172,7 @@ impl Bench<'_> {
         store.at_client(load)?.map(|_| ())
     }
 
-    /// One side after the other, and in the next round in reverse.
+    /// Measures both sides in turn. The first round only measures their rates.
     fn alternate(
         &self,
         row: &Row,
@@ -195,36 +181,43 @@ impl Bench<'_> {
         mut sides: [Side; 2],
     ) -> Result<Comparison> {
         let (mut rounds, mut costs) = (Rounds::default(), Rounds::default());
-        for round in 0..=self.arguments.rounds.rounds {
-            let mut figures = [(0.0, 0.0); 2];
-            for index in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
-                let duration = if round == 0 { WARM_UP } else { self.round_time() };
-                let measured = self.load(row, store, &sides[index], duration)?;
-                sides[index].rate = measured.throughput();
-                figures[index] = (measured.throughput(), measured.cost_us());
-            }
-            // The first one has only shown how much is to be asked.
+        let (total, peer) = (self.arguments.rounds.rounds, row.peer_name(engine));
+        let title = format!("{}, {}", row.title, engine.name());
+        for round in 0..=total {
+            let duration = if round == 0 { WARM_UP } else { self.session.round_time() };
+            let [ours, peers] = in_turn(round, |side| -> Result<Measured> {
+                let measured = self.load(row, store, &sides[side], duration)?;
+                sides[side].rate = measured.throughput();
+                Ok(measured)
+            })?;
             if round > 0 {
-                let [ours, peers] = figures;
-                rounds.pairs.push((ours.0, peers.0));
-                costs.pairs.push((ours.1, peers.1));
-                let (title, engine, peer) = (row.title, engine.name(), row.peer_name(engine));
-                let total = self.arguments.rounds.rounds;
+                let (our, their) = (ours.throughput(), peers.throughput());
+                rounds.push(our, their);
+                costs.push(ours.cost_us(), peers.cost_us());
                 eprintln!(
-                    "{title}, {engine} {round}/{total}: nicekv {:.0} op/s, {peer} {:.0}, ratio {:.2}",
-                    ours.0,
-                    peers.0,
-                    ours.0 / peers.0
+                    "{title} {round}/{total}: nicekv {our:.0} op/s, {peer} {their:.0}, ratio {:.2}",
+                    our / their
                 );
             }
         }
-        Ok(self.comparison(row, engine, rounds, costs))
+        Ok(Comparison {
+            target: None,
+            goal: row.goals[usize::from(engine == Engine::Durable)],
+            title,
+            network: None,
+            metric: "throughput",
+            unit: "op/s",
+            peer,
+            parameters: self.parameters(row, engine),
+            rounds,
+            costs,
+        })
     }
 
-    /// One run, of about `duration` if the rate is about as it was.
+    /// Runs the load of a row, for about `duration` if the rate is about the last one.
     fn load(&self, row: &Row, store: &Store, side: &Side, duration: Duration) -> Result<Measured> {
         let Driver::Benchmark(name) = row.driver else {
-            let limits = Limits { duration, stop: self.stop };
+            let limits = self.session.limits(duration);
             let work = || -> Result<Measured> {
                 let load = RedisLoad::connect(side.address, CONNECTIONS, side.wait_for);
                 let mut load = load.map_err(BenchError::system("connect"))?.pipelined(row.pipeline);
@@ -240,40 +233,17 @@ impl Bench<'_> {
         let rate = rate.ok_or_else(|| {
             BenchError::Environment("redis-benchmark is not installed: `apt install redis-tools`".into())
         })?;
-        if self.stop.is_stopped() {
-            return Err(BenchError::Interrupted);
-        }
+        self.session.check()?;
         Ok(Measured::at_rate(operations, rate, before))
     }
 
-    fn round_time(&self) -> Duration {
-        self.arguments.length.round_time()
-    }
-
-    fn comparison(&self, row: &Row, engine: Engine, rounds: Rounds, costs: Rounds) -> Comparison {
-        let parameters = json!({
+    fn parameters(&self, row: &Row, engine: Engine) -> Value {
+        json!({
             "row": row.title, "place": if self.arguments.lab { "lab" } else { "up" }, "engine": engine.name(),
             "connections": CONNECTIONS, "pipeline": row.pipeline, "keys": row.keys, "value_bytes": VALUE_BYTES,
             "nodes": NODES, "replicas": NODES, "load": if row.driver == Driver::Own { "own" } else { "redis-benchmark" },
-            "round_seconds": self.round_time().as_secs_f64(),
-        });
-        let parameters: Map<String, Value> = parameters.as_object().cloned().unwrap_or_default();
-        let (bench, metric, unit) = ("redis-benchmark", "throughput", "op/s");
-        let (goal, peer) = (row.goals[usize::from(engine == Engine::Durable)], row.peer_name(engine));
-        let title = format!("{}, {}", row.title, engine.name());
-        Comparison {
-            bench,
-            target: None,
-            goal,
-            title,
-            network: None,
-            metric,
-            unit,
-            peer,
-            parameters,
-            rounds,
-            costs,
-        }
+            "round_seconds": self.session.round_time().as_secs_f64(),
+        })
     }
 }
 

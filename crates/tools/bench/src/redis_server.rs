@@ -1,6 +1,7 @@
 //! Redis servers for comparison, each in the network namespace of a host.
 //!
-//! They are tuned as their users would: no snapshots, no reply to be delayed, replication without a file in between.
+//! They are tuned for speed: no snapshots, no delayed replies, replication without a file in
+//! between.
 
 use crate::error::{BenchError, Result};
 use crate::netns::Hosts;
@@ -8,8 +9,8 @@ use crate::workload::VALUE_BYTES;
 use nicekv_lab::topology::Host;
 use nicekv_runtime::Stop;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
+use std::io;
+use std::net::SocketAddrV4;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,10 +19,12 @@ use tempfile::TempDir;
 
 const SERVER: &str = "redis-server";
 const BENCHMARK: &str = "redis-benchmark";
-/// The release that the targets are about.
+/// The release that the targets refer to.
 const MAJOR_VERSION: &str = "7";
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 const READY_POLL: Duration = Duration::from_millis(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The version of the installed server, which must be a Redis 7.
 pub(crate) fn installed_version() -> Result<String> {
@@ -39,27 +42,27 @@ pub(crate) fn installed_version() -> Result<String> {
     }
 }
 
-/// What a server is to be.
+/// How a server is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Role {
     pub(crate) address: SocketAddrV4,
-    /// Replicate this one.
+    /// The server that it replicates.
     pub(crate) primary: Option<SocketAddrV4>,
-    /// Sync every write before it is answered.
+    /// It syncs every write before it answers.
     pub(crate) durable: bool,
 }
 
 /// A primary and its replicas, each on a node's host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
-    /// All of them.
+    /// Number of servers.
     pub(crate) count: u8,
     pub(crate) port: u16,
     pub(crate) durable: bool,
 }
 
 impl Group {
-    /// The primary's, on the first node.
+    /// Address of the primary, which is on the first node.
     pub(crate) fn address(self) -> SocketAddrV4 {
         self.member(0)
     }
@@ -68,7 +71,8 @@ impl Group {
         SocketAddrV4::new(Host::Node(index).address(), self.port)
     }
 
-    /// Returns when a write that is sent from `client` reaches all of them. The primary comes first.
+    /// Returns all servers, the primary first, once a write sent from `client` reaches every
+    /// replica.
     pub(crate) fn start(
         self,
         hosts: &Hosts,
@@ -82,7 +86,7 @@ impl Group {
             hosts.inside(Host::Node(index), || RedisServer::start(role, parent))?
         };
         let mut servers = (0..self.count).map(start).collect::<Result<Vec<_>>>()?;
-        // Asked from where the load will come from: the answers go over what is between.
+        // From the host of the load, so that the network between is tried, too.
         let ready = || servers[0].wait_until_ready(usize::from(self.count) - 1, stop);
         hosts.inside(client, ready)??;
         Ok(servers)
@@ -109,7 +113,7 @@ impl RedisServer {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(Stdio::null())
-            // Out of reach of Ctrl-C: it is ended after the load, not before.
+            // Its own process group, so that Ctrl-C does not end it before the load.
             .process_group(0)
             .spawn()
             .map_err(BenchError::system(format!("start {SERVER}")))?;
@@ -120,7 +124,7 @@ impl RedisServer {
         self.address
     }
 
-    /// Returns when the server answers, and a write reaches this many replicas.
+    /// Waits until the server answers, and a write reaches `replicas` replicas.
     pub(crate) fn wait_until_ready(&mut self, replicas: usize, stop: &Stop) -> Result<()> {
         let give_up = Instant::now() + READY_TIMEOUT;
         while !self.reaches(replicas).unwrap_or(false) {
@@ -132,7 +136,7 @@ impl RedisServer {
                 let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
                 let last = log.lines().last().unwrap_or("nothing");
                 return Err(BenchError::Failed(format!(
-                    "{SERVER} at {} is not ready; it said: {last}",
+                    "{SERVER} at {} is not ready; it printed: {last}",
                     self.address
                 )));
             }
@@ -141,24 +145,30 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Whether a write is acknowledged by this many replicas at once.
-    fn reaches(&self, replicas: usize) -> io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&self.address.into(), READY_POLL)?;
-        stream.set_read_timeout(Some(READY_TIMEOUT))?;
-        let (commands, expected) = match replicas {
-            0 => ("PING\r\n".to_owned(), "+PONG\r\n".to_owned()),
-            _ => (format!("SET ready yes\r\nWAIT {replicas} 1000\r\n"), format!("+OK\r\n:{replicas}\r\n")),
-        };
-        stream.write_all(commands.as_bytes())?;
-        let mut answer = vec![0; expected.len()];
-        stream.read_exact(&mut answer)?;
-        Ok(answer == expected.as_bytes())
+    /// Whether the server answers, and `replicas` replicas acknowledge a write.
+    fn reaches(&self, replicas: usize) -> redis::RedisResult<bool> {
+        let mut connection = connect(self.address)?;
+        if replicas == 0 {
+            return redis::cmd("PING").exec(&mut connection).map(|()| true);
+        }
+        redis::cmd("SET").arg("ready").arg("yes").exec(&mut connection)?;
+        let reached: usize = redis::cmd("WAIT").arg(replicas).arg(1_000).query(&mut connection)?;
+        Ok(reached == replicas)
     }
+}
+
+/// A connection for commands whose speed does not matter, from the calling thread's network
+/// namespace.
+pub(crate) fn connect(server: SocketAddrV4) -> redis::RedisResult<redis::Connection> {
+    let connection =
+        redis::Client::open(format!("redis://{server}"))?.get_connection_with_timeout(CONNECT_TIMEOUT)?;
+    connection.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    Ok(connection)
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended already, and there is nobody to tell.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -180,7 +190,8 @@ fn command(role: Role, directory: &Path) -> Command {
     command
 }
 
-/// What `redis-benchmark` is told of its load: connections, commands at once on each, and keys (1: the same always).
+/// Options of `redis-benchmark`: connections, commands at once on each, and keys (1: always the
+/// same key).
 pub(crate) fn options(connections: usize, pipeline: usize, keys: u32) -> Vec<String> {
     let mut options = vec!["-c".to_owned(), connections.to_string(), "-P".into(), pipeline.to_string()];
     options.extend(["-d".into(), VALUE_BYTES.to_string()]);
@@ -190,7 +201,8 @@ pub(crate) fn options(connections: usize, pipeline: usize, keys: u32) -> Vec<Str
     options
 }
 
-/// Ops per second as `redis-benchmark -t name` measures them, from the calling thread's network namespace; `None` if it is not installed.
+/// Ops per second as `redis-benchmark -t name` measures them, from the calling thread's network
+/// namespace; `None` if it is not installed.
 pub(crate) fn benchmark(
     server: SocketAddrV4,
     name: &str,
@@ -214,7 +226,7 @@ pub(crate) fn benchmark(
     })
 }
 
-/// The rate in the line `"GET","145000.00",…`, which follows the header.
+/// Reads the rate in the line `"GET","145000.00",…`, which follows the header.
 fn rate(csv: &str) -> Option<f64> {
     csv.lines().find_map(|line| line.split('"').nth(3)?.parse().ok())
 }

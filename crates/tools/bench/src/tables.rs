@@ -1,71 +1,75 @@
-//! `nicekv bench tables`: whether a switch in the kernel is as fast with every table full as with next to nothing in them.
+//! `nicekv bench tables`: whether a switch in the kernel is as fast with full tables as with almost
+//! empty ones.
 //!
 //! ```text
 //!   client ══ port ─▶ pipeline ─▶ one of 255 ports ══ node          with one entry in each ring,  then
 //!   64 addresses, random vnodes                                     4,096 + 16,384 + 4,096 entries, 1,024 groups, 255 servers
-//!                                                                   and of a keyspace by range: 1 record, then 10,240 beside all that; 1, then 4,096 of one node
-//!                                                                   and of a keyspace that does not spread its hot keys, then does: gets of 10,000 hot keys, of others
+//!                                                                   and for a keyspace by range: 1 record, then 10,240 with all tables full; 1, then 4,096 of one node
+//!                                                                   and for a keyspace without spread hot keys, then with: gets of 10,000 hot keys, of others
 //! ```
 //!
-//! There is no cluster: namespaces, cables, the programs and their loader. A thread sends as fast as it can, each datagram goes the whole way in
-//! its system call, and what is counted is what the pipeline has routed. How long the programs themselves take, the kernel tells; that is
-//! measured by itself, since the kernel's clock costs as much as a lookup.
+//! There is no cluster: network namespaces, links, the programs and their loader. A thread sends as
+//! fast as it can; each datagram passes the whole pipeline in its system call. The figure is the
+//! rate of routed datagrams. The kernel reports how long the programs themselves take, in separate
+//! runs, since reading its clock costs as much as a lookup.
 
-pub(crate) mod cables;
 mod fill;
 
-use crate::arguments::{FileArguments, LengthArguments, RoundsArguments};
 use crate::cost::MachineTime;
 use crate::error::{BenchError, Result};
-use crate::report::{self, Comparison, Goal};
+use crate::netns::apart;
+use crate::report::{Comparison, Goal, Report};
+use crate::session::{FileArguments, RoundsArguments, round_time, stop_on_signals};
 use crate::statistics::{Rounds, in_turn};
-use cables::{Cables, NODES};
+use crate::switch_links::{NODES, PORT, ROUTER_MAC, SwitchLinks};
 use fill::Fill;
 use nicekv_proto::placement::key_digest;
 use nicekv_proto::route::leave_room_for_stamp;
 use nicekv_proto::{ClientId, Condition, Get, KeyDigest, KeyspaceId, OpId, Operation, Update};
 use nicekv_runtime::Stop;
-use nicekv_switch::{Backend as _, BackendError, Counter, HOT_CAPACITY, Table, VNODES, VringConfig};
+use nicekv_switch::{Backend as _, Counter, HOT_CAPACITY, Table, VNODES, VringConfig};
 use nicekv_switch_xdp::{Hook, KernelSwitch};
 use serde_json::{Map, Value, json};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// With full tables the rate is to be so much of that with empty ones, and with hot keys of that without.
+/// Least rate with full tables, as a part of that with empty ones, and with hot keys, as a part of
+/// that without.
 const KEPT_MIN: f64 = 0.9;
-/// Of a round's time so much is for what the programs take by themselves.
+/// The time of the programs is measured for this fraction of a round.
 const PROGRAM_PART: u32 = 4;
-/// Datagrams between two looks at the clock.
+/// Datagrams between two readings of the clock.
 const BURST: usize = 256;
-/// Destinations and sources in turn, more than any table has entries.
-const WAYS: usize = 1 << 15;
+/// Flows sent in turn, more than any table has entries.
+const FLOWS: usize = 1 << 15;
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 
 /// Arguments of `nicekv bench tables`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TablesArguments {
-    #[command(flatten)]
-    length: LengthArguments,
+    /// Measure for half a second instead of two in each round
+    #[arg(long)]
+    quick: bool,
     #[command(flatten)]
     rounds: RoundsArguments,
     #[command(flatten)]
     files: FileArguments,
 }
 
-/// What is sent.
+/// Kinds of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Get,
     Put,
-    /// Of keyspaces by range.
+    /// In a keyspace partitioned by range.
     RecordGet,
     RecordPut,
-    /// The same where one node has all records.
+    /// The same, with all records on one node.
     PlainRecordGet,
     PlainRecordPut,
-    /// Of a key with a hot entry.
+    /// A get of a key with a hot entry.
     HotGet,
-    /// Of a key without one, which is counted in the HashPipe.
+    /// A get of a key without one, which the HashPipe counts.
     CandidateGet,
 }
 
@@ -81,7 +85,7 @@ impl Kind {
         Self::CandidateGet,
     ];
 
-    /// Next to nothing, and everything.
+    /// Content of the tables that is compared: almost empty, and full.
     fn fills(self) -> [Fill; 2] {
         match self {
             Self::Get | Self::Put => [Fill::Empty, Fill::Full],
@@ -108,7 +112,7 @@ impl Kind {
         matches!(self, Self::HotGet | Self::CandidateGet)
     }
 
-    /// What it is compared with.
+    /// What full tables are compared with.
     fn peer(self) -> &'static str {
         match self {
             Self::PlainRecordGet | Self::PlainRecordPut => "1 record",
@@ -125,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// The base of its ring.
+    /// The first address of its ring.
     fn ring(self) -> Ipv4Addr {
         let ring = match self {
             Self::Get | Self::HotGet | Self::CandidateGet => VringConfig::DEFAULT.unicast,
@@ -136,7 +140,8 @@ impl Kind {
         Ipv4Addr::from(ring.first())
     }
 
-    /// Of a keyspace by range: in this part of all values.
+    /// A datagram for a vnode. In a keyspace by range, `vnode` selects the part of all match
+    /// values.
     fn datagram(self, vnode: u16) -> Vec<u8> {
         let (key, op) = (b"key".as_slice(), OpId { client: ClientId(1), sequence: 1 });
         let (keyspace, digest) = match self {
@@ -168,63 +173,58 @@ impl Kind {
     }
 }
 
-/// What was measured at one hook, of one kind: full and empty.
+/// Figures of one kind at one hook: full and empty.
 #[derive(Default)]
 struct Figures {
-    /// Packets a second.
+    /// Packets per second.
     rates: Rounds,
-    /// Microseconds of processor time for each, of the whole machine.
+    /// Processor time of the whole machine per packet, in microseconds.
     costs: Rounds,
-    /// Nanoseconds in the program.
+    /// Time in the program per packet, in nanoseconds.
     program: Rounds,
 }
 
-/// A switch of its own, and who sends to it.
-struct Bed {
+/// A switch, and the sockets that send to it.
+struct Testbed {
     hook: Hook,
     switch: KernelSwitch,
     clients: Vec<UdpSocket>,
-    /// Of hot entries, so far.
+    /// Instances of hot entries used so far.
     instances: u64,
-    /// Declared last: the namespaces outlive what works in them.
-    cables: Cables,
+    /// Declared last: the namespaces outlive the switch in them.
+    links: SwitchLinks,
 }
 
 pub(crate) fn run(arguments: &TablesArguments) -> Result<()> {
-    let stop = Stop::new();
-    stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    // The thread changes its namespace, and is not to keep it.
-    let figures = std::thread::scope(|scope| {
-        let measured = scope.spawn(|| measure_all(arguments, &stop)).join();
-        measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
-    let comparisons = comparisons(arguments, figures);
-    print!("{}", report::table(&comparisons));
-    arguments.files.write("tables", &report::json(&comparisons), &report::panels(&comparisons))
+    let stop = stop_on_signals()?;
+    let figures = apart(|| measure_all(arguments, &stop))?;
+    let mut report = Report::new("tables");
+    report.comparisons(&comparisons(round_time(arguments.quick), figures));
+    report.finish(&arguments.files.output)
 }
 
-/// By kind, then by hook.
+/// Measures all kinds at all hooks.
 fn measure_all(arguments: &TablesArguments, stop: &Stop) -> Result<Vec<(Kind, Hook, Figures)>> {
-    let mut beds = HOOKS.into_iter().map(Bed::new).collect::<Result<Vec<_>>>()?;
+    let mut testbeds = HOOKS.into_iter().map(Testbed::new).collect::<Result<Vec<_>>>()?;
     let mut all: Vec<(Kind, Hook, Figures)> = Vec::new();
     for kind in Kind::ALL {
         all.extend(HOOKS.map(|hook| (kind, hook, Figures::default())));
     }
-    let time = arguments.length.round_time();
+    let time = round_time(arguments.quick);
     for round in 1..=arguments.rounds.rounds {
-        for bed in &mut beds {
+        for testbed in &mut testbeds {
             for kind in Kind::ALL {
                 let [empty, full] = kind.fills();
                 let [full, empty] =
-                    in_turn(round, |side| bed.measure([full, empty][side], kind, time, stop))?;
-                let of_it = |entry: &&mut (Kind, Hook, Figures)| (entry.0, entry.1) == (kind, bed.hook);
-                let (.., figures) = all.iter_mut().find(of_it).expect("every kind at every hook");
-                figures.rates.pairs.push((full.rate, empty.rate));
-                figures.costs.pairs.push((full.cost_us, empty.cost_us));
-                figures.program.pairs.push((full.program_ns, empty.program_ns));
+                    in_turn(round, |side| testbed.measure([full, empty][side], kind, time, stop))?;
+                let is_it = |entry: &&mut (Kind, Hook, Figures)| (entry.0, entry.1) == (kind, testbed.hook);
+                let (.., figures) = all.iter_mut().find(is_it).expect("every kind at every hook");
+                figures.rates.push(full.rate, empty.rate);
+                figures.costs.push(full.cost_us, empty.cost_us);
+                figures.program.push(full.program_ns, empty.program_ns);
                 eprintln!(
                     "{round} {} {}: full {:.0}/s, {:.0} ns in the program, empty {:.0}/s, {:.0} ns",
-                    bed.hook,
+                    testbed.hook,
                     kind.name(),
                     full.rate,
                     full.program_ns,
@@ -237,40 +237,42 @@ fn measure_all(arguments: &TablesArguments, stop: &Stop) -> Result<Vec<(Kind, Ho
     Ok(all)
 }
 
-/// Of one kind with one fill.
+/// Figures of one kind with one content of the tables.
 struct Measured {
     rate: f64,
     cost_us: f64,
     program_ns: f64,
 }
 
-impl Bed {
+impl Testbed {
     fn new(hook: Hook) -> Result<Self> {
-        let cables = Cables::new(hook, NODES)?;
-        let ports = cables.enter_switch()?;
-        let switch = KernelSwitch::load(fill::vrings(), cables::ROUTER_MAC, &ports)
-            .map_err(|error| BenchError::Environment(error.to_string()))?;
-        let clients = cables.clients()?;
-        Ok(Self { hook, switch, clients, instances: 0, cables })
+        let links = SwitchLinks::new(hook, NODES)?;
+        let ports = links.enter_switch()?;
+        let switch = KernelSwitch::load(fill::vrings(), ROUTER_MAC, &ports)?;
+        let clients = links.clients()?;
+        Ok(Self { hook, switch, clients, instances: 0, links })
     }
 
     fn measure(&mut self, fill: Fill, kind: Kind, time: Duration, stop: &Stop) -> Result<Measured> {
-        self.cables.enter_switch()?;
-        self.switch.install(&fill.tables(NODES)).map_err(refused)?;
-        self.switch.set_hot(&fill.hot_config()).map_err(refused)?;
-        // Instances are used once.
+        self.links.enter_switch()?;
+        self.switch.install(&fill.tables(NODES))?;
+        self.switch.set_hot(&fill.hot_config())?;
+        // Each instance is used once.
         self.instances += HOT_CAPACITY as u64;
-        self.switch.change_hot(true, &[], &fill.hot_entries(self.instances)).map_err(refused)?;
-        // What was sent to learn who is where is not counted.
+        self.switch.change_hot(true, &[], &fill.hot_entries(self.instances))?;
+        // The first datagrams resolve addresses, and are not counted.
         self.send(kind, time / 20, stop)?;
         let (before, cpu) = (self.routed(kind)?, MachineTime::now());
         let took = self.send(kind, time, stop)?;
         let (routed, spent) = (self.routed(kind)? - before, MachineTime::now().since(cpu));
         if routed == 0 {
-            return Err(BenchError::Failed(format!("{} at {}: nothing was routed", kind.name(), self.hook)));
+            return Err(BenchError::Failed(format!(
+                "{} at {}: no datagram was routed",
+                kind.name(),
+                self.hook
+            )));
         }
-        let counting =
-            nicekv_switch_xdp::count_runs().map_err(|error| BenchError::Environment(error.to_string()))?;
+        let counting = nicekv_switch_xdp::count_runs()?;
         let before = self.switch.runs();
         self.send(kind, time / PROGRAM_PART, stop)?;
         let after = self.switch.runs();
@@ -285,27 +287,27 @@ impl Bed {
 
     /// Datagrams that the pipeline has routed.
     fn routed(&self, kind: Kind) -> Result<u64> {
-        Ok(self.switch.counters().map_err(refused)?.get(Counter::Hits(kind.table())))
+        Ok(self.switch.counters()?.get(Counter::Hits(kind.table())))
     }
 
-    /// Sends for this long; returns how long it was.
+    /// Sends for about `time`; returns the exact time.
     fn send(&self, kind: Kind, time: Duration, stop: &Stop) -> Result<Duration> {
         let ring = u32::from(kind.ring());
-        let ways = fill::ways(WAYS)
+        let flows = fill::flows(FLOWS)
             .map(|(client, vnode)| {
-                // The ring's own address means what the digest says.
-                let to = SocketAddrV4::new(Ipv4Addr::from(ring + u32::from(vnode.max(1))), cables::PORT);
+                // Vnode 0 has the ring's own address, which stands for the digest's vnode.
+                let to = SocketAddrV4::new(Ipv4Addr::from(ring + u32::from(vnode.max(1))), PORT);
                 (&self.clients[client], to, kind.datagram(vnode))
             })
             .collect::<Vec<_>>();
-        let mut ways = ways.iter().cycle();
+        let mut flows = flows.iter().cycle();
         let began = Instant::now();
         while began.elapsed() < time {
             if stop.is_stopped() {
                 return Err(BenchError::Interrupted);
             }
-            for &(client, to, ref datagram) in ways.by_ref().take(BURST) {
-                // What the cable has no room for is not routed, and not counted.
+            for &(client, to, ref datagram) in flows.by_ref().take(BURST) {
+                // A datagram that the link drops is not routed, and not counted.
                 let _ = client.send_to(datagram, to);
             }
         }
@@ -313,27 +315,15 @@ impl Bed {
     }
 }
 
-fn refused(error: BackendError) -> BenchError {
-    BenchError::Failed(error.to_string())
-}
-
-fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> Vec<Comparison> {
-    let mut comparisons = Vec::new();
-    let mut programs = Vec::new();
-    for (kind, hook, figures) in all {
-        let mut parameters = Map::new();
-        let tables = kind.fills()[1].tables(NODES);
+/// All rates, then all times in the program.
+fn comparisons(round_time: Duration, all: Vec<(Kind, Hook, Figures)>) -> Vec<Comparison> {
+    let (mut rates, mut programs) = (Vec::new(), Vec::new());
+    for (kind, hook, Figures { rates: rounds, costs, program }) in all {
+        let [_, full] = kind.fills();
+        let tables = full.tables(NODES);
         let entries: Map<String, Value> =
             Table::ALL.iter().map(|table| (table.name().into(), tables.entries(*table).into())).collect();
-        parameters.insert("hook".into(), hook.name().into());
-        parameters.insert("kind".into(), kind.name().into());
-        parameters.insert("entries".into(), entries.into());
-        parameters.insert("hot entries".into(), kind.fills()[1].hot_entries(0).len().into());
-        parameters.insert("groups".into(), tables.groups().len().into());
-        parameters.insert("hosts".into(), tables.hosts.len().into());
-        parameters.insert("seconds".into(), json!(arguments.length.round_time().as_secs_f64()));
         let rate = Comparison {
-            bench: "tables",
             target: matches!(kind, Kind::Get | Kind::RecordGet).then_some("P10"),
             goal: Some(Goal::AtLeast(KEPT_MIN)),
             title: kind.name().into(),
@@ -341,25 +331,29 @@ fn comparisons(arguments: &TablesArguments, all: Vec<(Kind, Hook, Figures)>) -> 
             metric: "packet_rate",
             unit: "1/s",
             peer: kind.peer(),
-            parameters: parameters.clone(),
-            rounds: figures.rates,
-            costs: Rounds { pairs: figures.costs.pairs.clone() },
+            parameters: json!({
+                "hook": hook.name(),
+                "kind": kind.name(),
+                "entries": entries,
+                "hot entries": full.hot_entries(0).len(),
+                "groups": tables.groups().len(),
+                "hosts": tables.hosts.len(),
+                "seconds": round_time.as_secs_f64(),
+            }),
+            rounds,
+            costs,
         };
-        comparisons.push(rate);
         programs.push(Comparison {
-            bench: "tables",
             target: None,
             goal: None,
             title: format!("{}, in the program", kind.name()),
-            network: Some(hook.name()),
             metric: "program_time",
             unit: "ns",
-            peer: kind.peer(),
-            parameters,
-            rounds: figures.program,
-            costs: figures.costs,
+            rounds: program,
+            ..rate.clone()
         });
+        rates.push(rate);
     }
-    comparisons.extend(programs);
-    comparisons
+    rates.extend(programs);
+    rates
 }

@@ -1,25 +1,24 @@
-//! What the load generators ask for: the same keys and values on both sides of a comparison.
+//! The ops of the load generators: the same keys and values on both sides of a comparison.
 //!
-//! Keys are drawn evenly from [`KEYS`], so that all partitions are used. Values are computed from key and version: whoever reads
-//! one can tell whether it is the right one without keeping a copy.
+//! Keys are drawn uniformly from [`KEYS`], so that all partitions are used. Values are computed
+//! from key and version, so that a reader can check a value without keeping a copy.
 
 /// Keys of a workload.
 pub(crate) const KEYS: u32 = 10_000;
 /// Bytes of each value.
 pub(crate) const VALUE_BYTES: usize = 64;
-/// Bytes of each key; those that are read are named as `redis-benchmark -r` names them.
+/// Bytes of each key. The keys of gets are named as `redis-benchmark -r` names them.
 pub(crate) const KEY_BYTES: usize = 16;
-/// Bounds a sequence together with its time: far more than any store here does in a round.
+/// Most ops of a sequence: far more than any store here does in a round.
 const OPERATIONS_MAX: u64 = 50_000_000;
 
-/// What is done with the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Puts each key that [`Work::Get`] reads once.
     Preload,
     /// Gets random preloaded keys.
     Get,
-    /// Puts random keys, which are none of those that are read.
+    /// Puts random keys, none of which [`Work::Get`] reads.
     Put,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// The op that has stored a key that is read.
+    /// The op that preloaded a key.
     #[cfg(test)]
     pub(crate) fn preloaded(key: &[u8]) -> Self {
         let index = std::str::from_utf8(key).unwrap().strip_prefix("key:").unwrap().parse().unwrap();
@@ -56,18 +55,15 @@ impl Step {
         key
     }
 
-    /// Tells its value from those of others.
+    /// Identifies its value.
     pub(crate) fn stamp(&self) -> u64 {
         u64::from(self.version) << 32 | u64::from(self.index)
     }
 
-    /// What a put stores, or a get must read.
+    /// The value that a put stores, or that a get must return.
     pub(crate) fn value(&self) -> [u8; VALUE_BYTES] {
         let mut value = [0; VALUE_BYTES];
-        let mut random = Random(self.stamp());
-        for word in value.chunks_exact_mut(8) {
-            word.copy_from_slice(&random.next().to_le_bytes());
-        }
+        fastrand::Rng::with_seed(self.stamp()).fill(&mut value);
         value
     }
 }
@@ -76,18 +72,18 @@ impl Step {
 #[derive(Debug)]
 pub(crate) struct Sequence {
     work: Work,
-    random: Random,
+    random: fastrand::Rng,
     position: u64,
-    /// Only the first ones.
+    /// Only this many keys, the first ones.
     keys: u32,
 }
 
 impl Sequence {
     pub(crate) fn new(work: Work, seed: u64) -> Self {
-        Self { work, random: Random(seed), position: 0, keys: KEYS }
+        Self { work, random: fastrand::Rng::with_seed(seed), position: 0, keys: KEYS }
     }
 
-    /// Of the first keys only.
+    /// Uses the first `keys` keys only.
     pub(crate) fn of_first(keys: u32, work: Work, seed: u64) -> Self {
         Self { keys, ..Self::new(work, seed) }
     }
@@ -103,34 +99,11 @@ impl Iterator for Sequence {
         }
         let index = match self.work {
             Work::Preload => self.position as u32,
-            Work::Get | Work::Put => self.random.below(self.keys),
+            Work::Get | Work::Put => self.random.u32(..self.keys),
         };
         self.position += 1;
         let version = if self.work == Work::Put { self.position as u32 } else { 0 };
         Some(Step { work: self.work, index, version })
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 0 to below 1, all multiples of 2 to the power of -53.
-    pub(crate) fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    pub(crate) fn below(&mut self, limit: u32) -> u32 {
-        (((self.next() >> 32) * u64::from(limit)) >> 32) as u32
     }
 }
 
@@ -140,20 +113,20 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn preloading_puts_exactly_what_gets_read() {
+    fn gets_read_exactly_the_preloaded_keys() {
         let loaded: Vec<Step> = Sequence::new(Work::Preload, 0).collect();
         assert_eq!(loaded.len(), KEYS as usize);
         let contents: HashSet<_> = loaded.iter().map(|step| (step.key(), step.value())).collect();
         assert_eq!(contents.len(), KEYS as usize);
         let read: HashSet<_> =
             Sequence::new(Work::Get, 7).take(200_000).map(|step| (step.key(), step.value())).collect();
-        // All but one in e^20 keys were drawn.
+        // The chance that a key was never drawn is e^-20.
         assert_eq!(read, contents);
         assert_eq!(&loaded[42].key(), b"key:000000000042");
     }
 
     #[test]
-    fn a_few_keys_are_put_once_and_read_again_and_again() {
+    fn a_few_keys_are_preloaded_once_and_read_repeatedly() {
         let contents = |work| -> Vec<_> {
             Sequence::of_first(3, work, 7).take(1_000).map(|step| (step.key(), step.value())).collect()
         };
@@ -163,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_leave_the_read_keys_alone_and_change_their_values() {
+    fn puts_use_other_keys_than_gets_and_new_values() {
         let puts: Vec<Step> = Sequence::new(Work::Put, 7).take(100_000).collect();
         assert!(puts.iter().all(|step| step.key().starts_with(b"put:")));
         let values: HashSet<_> = puts.iter().map(Step::value).collect();

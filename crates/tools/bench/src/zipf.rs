@@ -1,12 +1,14 @@
-//! Exact samples of a Zipf distribution over a finite number of ranks, by Walker's alias table (Vose 1991): one look for each, whatever the exponent. The
-//! generator of YCSB approximates a sum, and is for exponents below 1 only.
+//! Exact samples of a Zipf distribution over a finite number of ranks, by Walker's alias table
+//! (Vose 1991): one lookup per sample, for any exponent. YCSB's generator approximates a sum, and
+//! works for exponents below 1 only.
 
-use crate::workload::Random;
+use crate::splitmix::Random;
 
-/// Ranks, counted from 0, of which rank k is drawn in proportion to 1 ÷ (k + 1) to the power of the exponent; of exponent 0 all alike.
+/// Ranks, counted from 0. Rank k is drawn in proportion to (k + 1)^-exponent; exponent 0 is the
+/// uniform distribution.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
-    /// Of each place: below this it is itself, else its alias.
+    /// For each rank: the probability of the rank itself, and the alias drawn otherwise.
     places: Vec<(f64, u32)>,
 }
 
@@ -15,7 +17,7 @@ impl Zipf {
         assert!(ranks > 0);
         let weights: Vec<f64> = (1..=ranks).map(|rank| f64::from(rank).powf(-exponent)).collect();
         let total: f64 = weights.iter().sum();
-        // The mean is 1: who has more gives to who has less.
+        // The mean share is 1: ranks above it fill up those below.
         let mut shares: Vec<f64> = weights.iter().map(|weight| weight * f64::from(ranks) / total).collect();
         let mut places: Vec<(f64, u32)> = (0..ranks).map(|rank| (1.0, rank)).collect();
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
@@ -45,10 +47,11 @@ mod tests {
 
     const RANKS: u32 = 100_000;
     const SAMPLES: u32 = 2_000_000;
-    /// Ranks are taken together until so many of a bin are expected.
+    /// Ranks are merged into bins with at least this many expected samples.
     const EXPECTED_MIN: f64 = 100.0;
 
-    /// By how many standard deviations the chi-square of samples of one exponent is above its mean, if they were of the other.
+    /// Draws with one exponent, tests against another: by how many standard deviations chi-square
+    /// exceeds its mean.
     fn excess(drawn: f64, judged: f64) -> f64 {
         let (zipf, mut random) = (Zipf::new(RANKS, drawn), Random(7));
         let mut counts = vec![0_u32; RANKS as usize];
@@ -66,13 +69,13 @@ mod tests {
                 (expected, seen) = (0.0, 0.0);
             }
         }
-        // What is left makes no bin of its own, so that all bins but the last are free.
+        // The remainder makes no bin, so that all bins but the last are free.
         let freedom = f64::from(bins - 1);
         (chi_square - freedom) / (2.0 * freedom).sqrt()
     }
 
     #[test]
-    fn samples_are_of_the_true_distribution() {
+    fn samples_follow_the_true_distribution() {
         for exponent in [0.0, 0.9, 0.95, 0.99, 1.2] {
             let excess = excess(exponent, exponent);
             assert!(excess.abs() < 4.0, "exponent {exponent}: {excess:.1} standard deviations");
@@ -80,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn another_exponent_is_told_apart() {
+    fn another_exponent_is_detected() {
         assert!(excess(0.95, 0.96) > 20.0 && excess(1.2, 1.19) > 20.0);
     }
 
     #[test]
-    fn one_rank_is_always_drawn() {
+    fn a_single_rank_is_always_drawn() {
         assert_eq!(Zipf::new(1, 1.2).sample(&mut Random(1)), 0);
     }
 }

@@ -1,32 +1,34 @@
-//! What the switch expects of a period, beside what comes (KVSwitch §5.3), and beside what whoever counts everything exactly would have expected.
+//! The keys that the switch predicts to be hot in a period, beside those that are (KVSwitch §5.3),
+//! and beside a prediction from exact counts.
 
 use super::popularity::key;
 use super::rack::Balancer;
 use nicekv_hotkeys::{Config, HotKey, predict, recall};
 use std::cmp::Reverse;
 
-/// Ranks whose requests are counted exactly. What is beyond is asked less than twice in a period at Zipf 0.99, and ten times less than the hottest 10,000 in all that is measured: it is
-/// never among them.
+/// Ranks whose requests are counted exactly. At Zipf 0.99 a rank beyond them has less than two
+/// requests in a period, and in all experiments ten times less than the 10,000 hottest ranks: it is
+/// never one of those.
 const COUNTED: usize = 1 << 18;
 
-/// Of a period, as parts.
+/// Shares of a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accuracy {
-    /// Of the K hottest keys, those that were expected.
+    /// Share of the K hottest keys that were predicted.
     pub(crate) found: f64,
-    /// The same if all keys of the two periods before had been counted.
+    /// The same with exact counts of the last two periods.
     pub(crate) found_exactly: f64,
-    /// Of all requests, those for expected keys …
+    /// Share of requests for predicted keys …
     pub(crate) expected_share: f64,
-    /// … and those for the K hottest.
+    /// … and for the K hottest keys.
     pub(crate) hottest_share: f64,
 }
 
-/// Counts, and what was expected.
+/// Exact counts and predictions, period by period.
 pub(crate) struct Accuracies {
     config: Config,
     keys: Vec<HotKey>,
-    /// Of this period and of the two before.
+    /// Counts of this period and of the last two.
     counts: [Vec<u64>; 3],
     expected: Vec<bool>,
 }
@@ -38,7 +40,7 @@ impl Accuracies {
         Self { config: *config, keys, counts, expected: vec![false; COUNTED] }
     }
 
-    /// Before a period.
+    /// Call it before a period.
     pub(crate) fn expect(&mut self, rack: &impl Balancer) {
         self.expected = self.keys.iter().map(|key| rack.expects(key)).collect();
         self.counts.rotate_right(1);
@@ -51,11 +53,11 @@ impl Accuracies {
         }
     }
 
-    /// After a period of so many requests.
+    /// Call it after a period, with its number of requests.
     pub(crate) fn judge(&mut self, requests: u64) -> Accuracy {
         let top = self.config.keys_max as usize;
         let [now, before, earlier] = &self.counts;
-        // Ranks stand for their keys here: there are as many of either.
+        // Ranks stand for keys.
         let name = |rank: usize| HotKey {
             digest: nicekv_proto::KeyDigest((rank as u128).to_be_bytes()),
             ..HotKey::default()

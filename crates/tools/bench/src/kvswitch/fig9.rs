@@ -1,10 +1,11 @@
-//! Fig. 9: the threshold (a), keys that are copied (b) and copies at a server (c), beside copies of every hot key everywhere; and what the parameters do.
+//! Fig. 9: the threshold (a), keys that are copied (b) and copies at a server (c), beside copies of
+//! every hot key on all servers; and the effect of the parameters.
 
-use super::cells::{Cell, Measured, measure};
-use super::lines::{Line, THRESHOLD, fed, lambda};
+use super::experiment::{Experiment, Measured, run_all};
 use super::rack::System;
+use super::rows::{THRESHOLD, frame_rate, lambda, row};
 use crate::error::Result;
-use crate::report::Goal;
+use crate::report::{Goal, Row};
 use nicekv_hotkeys::Config;
 use nicekv_switch_xdp::Hook;
 
@@ -12,41 +13,43 @@ const KEYS: [u32; 5] = [1_000, 2_000, 4_000, 6_000, 10_000];
 const SKEWS: [f64; 3] = [0.9, 0.95, 0.99];
 const SKEW: f64 = 0.99;
 
-pub(crate) fn run(quick: bool, kernel: Option<Hook>) -> Result<(Vec<Line>, Vec<String>)> {
+pub(crate) fn run(quick: bool, kernel: Option<Hook>) -> Result<(Vec<Row>, Vec<String>)> {
     let skews = if quick { &SKEWS[2..] } else { &SKEWS[..] };
     let keys = KEYS.iter().filter(|keys| !quick || [1_000, 4_000, 10_000].contains(*keys));
-    let cell = |system, keys: u32, skew| Cell {
+    let experiment = |system, keys: u32, skew| Experiment {
         config: Config { keys_max: keys, ..Config::default() },
-        ..Cell::new(system, skew).at(kernel)
+        ..Experiment::new(system, skew).at(kernel)
     };
     let systems = [System::KvSwitch, System::Everywhere];
-    let mut cells: Vec<Cell> = keys
-        .flat_map(|keys| skews.iter().flat_map(move |skew| systems.map(|system| cell(system, *keys, *skew))))
+    let mut experiments: Vec<Experiment> = keys
+        .flat_map(|keys| {
+            skews.iter().flat_map(move |skew| systems.map(|system| experiment(system, *keys, *skew)))
+        })
         .collect();
-    let compared = cells.len();
-    cells.extend(parameters().map(|(_, config)| Cell {
+    let compared = experiments.len();
+    experiments.extend(parameters().map(|(_, config)| Experiment {
         config,
         is_judged: true,
-        ..Cell::new(System::KvSwitch, SKEW)
+        ..Experiment::new(System::KvSwitch, SKEW)
     }));
-    let all = measure(&cells)?;
-    let mut lines: Vec<Line> = all[..compared].iter().flat_map(copies).collect();
+    let all = run_all(&experiments)?;
+    let mut rows: Vec<Row> = all[..compared].iter().flat_map(copies).collect();
     let full = |measured: &&Measured| {
-        let Cell { system, skew, config, .. } = measured.cell;
+        let Experiment { system, skew, config, .. } = measured.experiment;
         system == System::KvSwitch && skew == SKEW && config.keys_max == Config::default().keys_max
     };
-    lines.extend(all[..compared].iter().find(full).into_iter().flat_map(thresholds));
+    rows.extend(all[..compared].iter().find(full).into_iter().flat_map(thresholds));
     let varied = parameters().zip(&all[compared..]);
-    lines.extend(varied.flat_map(|((name, _), measured)| chosen(name, measured)));
+    rows.extend(varied.flat_map(|((name, _), measured)| with_parameters(name, measured)));
     let notes = vec![
         "9a: the paper's lambdas of 0.168 (everywhere) and 0.164 are ten times those of its Fig. 7a (0.017) for the same experiment.".into(),
         "9c: copies beside what a server owns; the paper's 529 and 988 are at K of 1,000 and 10,000. Everywhere is all K keys but those that it owns.".into(),
     ];
-    lines.extend(all.iter().filter_map(fed));
-    Ok((lines, notes))
+    rows.extend(all.iter().filter_map(frame_rate));
+    Ok((rows, notes))
 }
 
-/// The defaults, and one parameter after the other changed.
+/// The default parameters, then each with one parameter changed.
 fn parameters() -> impl Iterator<Item = (&'static str, Config)> {
     let config = Config::default();
     let alpha = |history_ppm| Config { history_ppm, ..config };
@@ -66,49 +69,49 @@ fn parameters() -> impl Iterator<Item = (&'static str, Config)> {
     .into_iter()
 }
 
-fn copies(measured: &Measured) -> [Line; 4] {
-    let cell = &measured.cell;
-    let (keys, system) = (cell.config.keys_max, cell.system.name());
-    let is_full = keys == 10_000 && cell.skew == SKEW && cell.system == System::KvSwitch;
-    let line =
-        |panel, metric, figures| Line::of((panel, "K", keys.into()), (cell, system), (metric, ""), figures);
+fn copies(measured: &Measured) -> [Row; 4] {
+    let experiment = &measured.experiment;
+    let (keys, system) = (experiment.config.keys_max, experiment.system.name());
+    let is_full = keys == 10_000 && experiment.skew == SKEW && experiment.system == System::KvSwitch;
+    let of =
+        |panel, metric, figures| row((panel, "K", keys.into()), experiment, system, (metric, ""), figures);
     let per_server = measured.copies_per_server();
     let of_all = per_server.iter().map(|copies| copies / f64::from(keys)).collect();
     let paper_copies = match (keys, is_full) {
         (_, true) => Some(988.0),
-        (1_000, _) if cell.system == System::KvSwitch && cell.skew == SKEW => Some(529.0),
+        (1_000, _) if experiment.system == System::KvSwitch && experiment.skew == SKEW => Some(529.0),
         _ => None,
     };
     let only_full = |value: f64| is_full.then_some(value);
     [
         lambda(("9a", "K", keys.into()), measured),
-        line("9b", "part of K that is copied", measured.copied())
+        of("9b", "part of K that is copied", measured.copied())
             .paper(only_full(0.7))
             .goal(only_full(0.7).map(Goal::AtMost)),
-        line("9c", "copies at a server", per_server).paper(paper_copies),
-        line("9c", "copies at a server ÷ K", of_all)
+        of("9c", "copies at a server", per_server).paper(paper_copies),
+        of("9c", "copies at a server ÷ K", of_all)
             .paper(only_full(0.0988))
             .goal(only_full(0.0988).map(Goal::AtMost)),
     ]
 }
 
 /// T of each period from the start.
-fn thresholds(measured: &Measured) -> Vec<Line> {
-    let line = |(period, share): (usize, &f64)| {
+fn thresholds(measured: &Measured) -> Vec<Row> {
+    let of = |(period, share): (usize, &f64)| {
         let key = ("9a", "period", period as f64);
-        Line::of(key, (&measured.cell, "kvswitch"), (THRESHOLD, ""), vec![*share])
+        row(key, &measured.experiment, "kvswitch", (THRESHOLD, ""), vec![*share])
     };
-    measured.thresholds.iter().enumerate().map(line).collect()
+    measured.thresholds.iter().enumerate().map(of).collect()
 }
 
-fn chosen(name: &'static str, measured: &Measured) -> [Line; 5] {
-    let line =
-        |metric, figures| Line::of(("parameters", "", 0.0), (&measured.cell, name), (metric, ""), figures);
+fn with_parameters(name: &'static str, measured: &Measured) -> [Row; 5] {
+    let of =
+        |metric, figures| row(("parameters", "", 0.0), &measured.experiment, name, (metric, ""), figures);
     [
-        line("lambda", measured.lambdas.clone()),
-        line("part of K that is copied", measured.copied()),
-        line("copies at a server", measured.copies_per_server()),
-        line("entries installed anew in a period", measured.reinstalled()),
-        line("of the K hottest found", measured.accuracies.iter().map(|accuracy| accuracy.found).collect()),
+        of("lambda", measured.lambdas.clone()),
+        of("part of K that is copied", measured.copied()),
+        of("copies at a server", measured.copies_per_server()),
+        of("entries installed anew in a period", measured.reinstalled()),
+        of("of the K hottest found", measured.accuracies.iter().map(|accuracy| accuracy.found).collect()),
     ]
 }

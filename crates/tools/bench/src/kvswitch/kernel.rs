@@ -1,19 +1,21 @@
-//! A rack whose switch is the real program: each request is a frame, and what comes of it is read from the program's maps.
+//! A rack whose switch is the real program: each request is a frame, and the results are read from
+//! the program's maps.
 //!
 //! ```text
 //!   request ─▶ frame ─▶ BPF_PROG_TEST_RUN ─▶ registers, HashPipe, loads        period's end:  read_hot ─▶ plan ─▶ change_hot
 //!   a write's copies, some requests later ─▶ HotConfirm of each holder
 //! ```
 //!
-//! Detection, round robin and loads are the program's, the policy is the production core, servers are names. What a copy costs its holder when its key is written, which no
-//! switch sees, is added as in the model ([`super::rack`]).
+//! Detection, round robin and loads are those of the program, the policy is the production core,
+//! and servers are names only. The load that a write of a copied key causes at its holders, which
+//! no switch sees, is added as in the model ([`super::rack`]).
 
-use super::bed::{Bed, Ring, Sender, refused};
-use super::rack::{Balancer, Period, Request, Setup, System};
+use super::rack::{Balancer, Period, Policy, Request, Setup, System};
+use super::testbed::{Ring, Sender, Testbed};
 use crate::error::{BenchError, Result};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use nicekv_hotkeys::{Change, HotKey, PeriodReport, Plan, Ring as Servers, State, plan};
+use nicekv_hotkeys::{Change, HotKey};
 use nicekv_proto::hot::{HotConfirm, Stamp};
 use nicekv_proto::route::leave_room_for_stamp;
 use nicekv_proto::{ClientId, Condition, Get, HeaderLayout, KeyDigest, KeyspaceId, OpId, Operation, Update};
@@ -23,7 +25,7 @@ use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::time::{Duration, Instant};
 
-/// Of every request (KVSwitch §5.1).
+/// Key of every request (KVSwitch §5.1).
 const KEY: &[u8; 16] = b"sixteen bytes, I";
 const DIGEST_AT: usize = offset_of!(HeaderLayout, digest);
 
@@ -33,35 +35,33 @@ struct Live {
     instance: u64,
     /// The owner first.
     holders: Vec<u16>,
-    /// What the program's register is.
+    /// Value of the program's register.
     seen: u64,
-    /// What it had counted at the end of the period before.
+    /// Its count at the end of the last period.
     counted: u64,
-    /// Its copies have confirmed what was seen when the rack's clock is there.
+    /// When its copies have confirmed the last write, by the rack's clock.
     closed_until: u64,
 }
 
 /// Requests of each server, and of each key with an entry.
 type Counted = (Vec<u64>, Vec<(HotKey, u64)>);
 
-/// See the module.
 pub(crate) struct KernelRack {
     setup: Setup,
-    bed: Bed,
-    state: State,
+    testbed: Testbed,
+    policy: Policy,
     live: HashMap<HotKey, Live, FixedState>,
     keys: HashMap<u64, HotKey, FixedState>,
     newest: u64,
-    /// When the copies of which key confirm, ascending.
+    /// When the copies of each written key confirm, in ascending order.
     due: VecDeque<(u64, HotKey)>,
-    available: Vec<bool>,
-    /// Of each server, at the end of the period before.
+    /// Count of each server at the end of the last period.
     counted: Vec<u64>,
-    /// Of each server in this period.
+    /// Writes of copies at each server in this period.
     copies_written: Vec<u64>,
     began: u64,
     clock: u64,
-    /// Without their digests.
+    /// Payloads, into which each request's digest is written.
     get: Vec<u8>,
     update: Vec<u8>,
     feeding: Duration,
@@ -69,24 +69,22 @@ pub(crate) struct KernelRack {
 }
 
 impl KernelRack {
-    /// The rack of a cell of the figures, which are told of no values in the switch.
     pub(crate) fn new(setup: Setup, hook: Hook, seed: u64) -> Result<Self> {
-        assert_ne!(setup.system, System::NetCache, "values are for another bench");
+        assert_ne!(setup.system, System::NetCache, "values in the switch are not measured here");
         let setup = Setup { config: setup.system.config(setup.config), ..setup };
-        let mut bed = Bed::new(hook, setup.servers)?;
+        let mut testbed = Testbed::new(hook, setup.servers)?;
         let (keyspaces, config) = (Vec::from([KeyspaceId::DEFAULT.0]), setup.config);
         let hot = HotConfig { keyspaces, keys_max: config.keys_max, stages: config.stages, seed };
-        bed.switch.set_hot(&hot).map_err(refused)?;
+        testbed.switch.set_hot(&hot)?;
         let servers = usize::from(setup.servers);
         let (get, update) = payloads();
         Ok(Self {
-            bed,
-            state: State::new(&config),
+            testbed,
+            policy: Policy::new(&setup),
             live: HashMap::default(),
             keys: HashMap::default(),
             newest: 0,
             due: VecDeque::new(),
-            available: vec![true; servers],
             counted: vec![0; servers],
             copies_written: vec![0; servers],
             began: 0,
@@ -99,27 +97,27 @@ impl KernelRack {
         })
     }
 
-    /// Frames a second, while there were some to put through: confirmations are frames, too.
+    /// Frames per second, confirmations included, without the ends of periods.
     pub(crate) fn rate(&self) -> f64 {
-        self.bed.fed as f64 / self.feeding.as_secs_f64()
+        self.testbed.fed as f64 / self.feeding.as_secs_f64()
     }
 
-    /// Those of whom it is time confirm.
+    /// Sends the confirmations that are due.
     fn confirm(&mut self) -> Result<()> {
         while let Some((due, key)) = self.due.pop_front_if(|(due, _)| *due <= self.clock) {
-            // Written, or installed, again since.
+            // Skipped if the key was written or installed again since.
             let Some(entry) = self.live.get(&key).filter(|entry| entry.closed_until == due) else { continue };
             let stamp = Stamp { instance: entry.instance, seen: entry.seen };
             let mut payload = Vec::new();
             HotConfirm { keyspace: key.keyspace, digest: key.digest, stamp }.encode(&mut payload);
             for holder in &entry.holders[1..] {
-                self.bed.feed(Sender::Server(*holder), Ring::Unicast, &key.digest, &payload)?;
+                self.testbed.feed(Sender::Server(*holder), Ring::Unicast, &key.digest, &payload)?;
             }
         }
         Ok(())
     }
 
-    /// A write has passed: the switch has counted it, and all who have copies take it.
+    /// After a write: the switch has counted it, and every holder of a copy applies it.
     fn write(&mut self, key: HotKey) {
         let Some(entry) = self.live.get_mut(&key) else { return };
         entry.seen += 1;
@@ -128,7 +126,7 @@ impl KernelRack {
         self.due.push_back((entry.closed_until, key));
     }
 
-    /// What the switch has counted in this period: of each server, and of each key with an entry.
+    /// The counts of the switch in this period: per server, and per key with an entry.
     fn counted(&mut self, reading: &HotReading) -> Result<Counted> {
         let mut loads = std::mem::replace(&mut self.copies_written, vec![0; self.counted.len()]);
         for (HostId(id), load) in &reading.loads {
@@ -140,7 +138,7 @@ impl KernelRack {
             let key = self.keys.get(&count.instance).copied();
             let Some((key, entry)) = key.and_then(|key| Some((key, self.live.get_mut(&key)?))) else {
                 return Err(BenchError::Failed(format!(
-                    "the switch has an entry {} of nobody",
+                    "the switch has an unknown entry {}",
                     count.instance
                 )));
             };
@@ -176,7 +174,7 @@ impl KernelRack {
             self.keys.insert(instance, key);
             self.live.insert(key, Live { instance, holders, seen: 1, counted: 0, closed_until });
         }
-        self.bed.switch.change_hot(false, &removed, &set).map_err(refused)
+        Ok(self.testbed.switch.change_hot(false, &removed, &set)?)
     }
 }
 
@@ -192,7 +190,7 @@ impl Balancer for KernelRack {
         let (ring, payload) =
             if is_write { (Ring::Multicast, &mut self.update) } else { (Ring::Unicast, &mut self.get) };
         payload[DIGEST_AT..][..key.digest.0.len()].copy_from_slice(&key.digest.0);
-        self.bed.feed(Sender::Client, ring, &key.digest, payload)?;
+        self.testbed.feed(Sender::Client, ring, &key.digest, payload)?;
         if is_write {
             self.write(key);
         }
@@ -201,7 +199,7 @@ impl Balancer for KernelRack {
 
     fn end_period(&mut self, owner: impl Fn(&HotKey) -> u16) -> Result<Period> {
         self.feeding += self.since.elapsed();
-        let reading = self.bed.switch.read_hot().map_err(refused)?;
+        let reading = self.testbed.switch.read_hot()?;
         let (loads, hot) = self.counted(&reading)?;
         let copies = || self.live.values().map(|entry| entry.holders.len() - 1);
         let mut period = Period {
@@ -209,7 +207,7 @@ impl Balancer for KernelRack {
             absorbed: 0,
             copied_keys: copies().filter(|copies| *copies > 0).count(),
             copies: copies().sum(),
-            threshold_ppm: self.state.threshold.share_ppm,
+            threshold_ppm: self.policy.threshold_ppm(),
             reinstalled: 0,
             rewatched: 0,
             loads,
@@ -222,16 +220,9 @@ impl Balancer for KernelRack {
             (HotKey { keyspace: KeyspaceId(of.keyspace), digest: KeyDigest(of.digest) }, of.count)
         };
         let candidates: Vec<(HotKey, u64)> = reading.candidates.iter().map(candidate).collect();
-        let report = PeriodReport { loads: &period.loads, hot: &hot, candidates: &candidates };
-        let servers = Servers { available: &self.available };
-        let Plan { state, changes, .. } =
-            plan(&self.setup.config, &self.state, &report, &servers, |key| Some(owner(key)));
-        let had_copies =
-            |change: &Change| self.live.get(&change.key).is_some_and(|entry| entry.holders.len() > 1);
-        let is_redirected = |change: &&Change| change.holders.len() > 1 || had_copies(change);
-        period.reinstalled = changes.iter().filter(is_redirected).count();
-        period.rewatched = changes.len() - period.reinstalled;
-        self.state = state;
+        let live = &self.live;
+        let has_copies = |key: &HotKey| live.get(key).is_some_and(|entry| entry.holders.len() > 1);
+        let changes = self.policy.plan(&mut period, (&hot, &candidates), owner, has_copies);
         self.apply(changes)?;
         Ok(period)
     }

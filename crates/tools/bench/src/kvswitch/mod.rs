@@ -1,70 +1,63 @@
-//! `nicekv bench kvswitch-fig7`, `kvswitch-fig8`, `kvswitch-fig9`: load on servers at the paper's scale, by simulation (KVSwitch §5); `kvswitch-table1`: what programs take;
-//! `kvswitch-nodes`: panels of Fig. 7 by nodes that are there.
+//! `nicekv bench kvswitch-fig7`, `kvswitch-fig8`, `kvswitch-fig9`: load on servers at the paper's
+//! scale, by simulation (KVSwitch §5); `kvswitch-table1`: the cost of the programs;
+//! `kvswitch-nodes`: panels of Fig. 7 with real nodes.
 //!
 //! ```text
-//!   popularity ─▶ trace ─▶ rack: production cores ─▶ loads of each period ─▶ lines ─▶ table, JSON, charts
+//!   popularity ─▶ trace ─▶ rack: production cores ─▶ loads of each period ─▶ rows ─▶ table, JSON, charts
 //! ```
 //!
-//! 32 servers a rack, 100 million keys, 160,000 requests of each server in a period. What is simulated is where requests go; packets, nodes and time are not. Cells are
-//! independent, begin from their own seeds, and are computed on all processors; what they find does not depend on how many there are.
+//! A rack has 32 servers; there are 100 million keys, and 160,000 requests per server in a period.
+//! The simulation decides where requests go; it has no packets, nodes or time. Experiments are
+//! independent, have their own seeds, and run on all processors; the results do not depend on the
+//! number of processors.
 //!
-//! With `--kernel` each request of a rack is a frame that the real programs are given ([`kernel`]), and what they count is what is reported. Servers are names even so.
+//! With `--kernel` each request of a rack is a frame for the real programs ([`kernel`]), whose
+//! counts are reported. Servers are names even then.
 //!
-//! The paper's figures' pictures are lost: what they show is told by its text.
+//! The pictures of the paper's figures are lost: their content is in its text.
 
 mod accuracy;
-mod bed;
-mod cells;
+mod experiment;
 mod fig7;
 mod fig8;
 mod fig9;
 mod kernel;
-mod lines;
 pub(crate) mod nodes;
 mod popularity;
 mod rack;
+mod rows;
 pub(crate) mod table1;
+mod testbed;
 mod trace;
 
-use crate::arguments::OutputArguments;
-use crate::curves;
 use crate::error::Result;
-use crate::report;
-use lines::{HEADER, Line};
+use crate::output::OutputArguments;
+use crate::report::{Report, charts};
 use nicekv_switch_xdp::Hook;
 
 /// Arguments of `nicekv bench kvswitch-…`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct KvswitchArguments {
-    /// Simulate fewer cells, with fewer periods where there are many racks
+    /// Run fewer experiments, with fewer periods where there are many racks
     #[arg(long)]
     quick: bool,
-    /// Put requests as frames through the programs of a switch in the kernel, xdp or tc, where one switch is what is measured; needs root
+    /// Run the switch programs of this hook, xdp or tc, on each request, where a single switch is
+    /// measured; needs root
     #[arg(long, value_name = "HOOK", value_parser = parse_hook)]
     kernel: Option<Hook>,
     #[command(flatten)]
     output: OutputArguments,
 }
 
-/// Which of the paper's figures.
+/// Figures of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
     /// Balance and throughput: against skew, big values, writes, racks.
     Fig7,
     /// How many of the hottest keys are found.
     Fig8,
-    /// What copies cost.
+    /// The cost of copies.
     Fig9,
-}
-
-impl Figure {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Fig7 => "kvswitch-fig7",
-            Self::Fig8 => "kvswitch-fig8",
-            Self::Fig9 => "kvswitch-fig9",
-        }
-    }
 }
 
 fn parse_hook(name: &str) -> std::result::Result<Hook, String> {
@@ -76,15 +69,14 @@ fn parse_hook(name: &str) -> std::result::Result<Hook, String> {
 
 pub(crate) fn run(figure: Figure, arguments: &KvswitchArguments) -> Result<()> {
     let KvswitchArguments { quick, kernel, .. } = *arguments;
-    let (lines, notes) = match figure {
-        Figure::Fig7 => fig7::run(quick, kernel),
-        Figure::Fig8 => fig8::run(quick, kernel),
-        Figure::Fig9 => fig9::run(quick, kernel),
-    }?;
-    let cells: Vec<_> =
-        std::iter::once(HEADER.map(String::from)).chain(lines.iter().map(Line::columns)).collect();
-    print!("{}", report::aligned(&cells));
-    notes.iter().for_each(|note| println!("{note}"));
-    let json: String = lines.iter().map(|line| line.json(figure.name())).collect();
-    arguments.output.write_image(figure.name(), &json, &curves::svg(&lines::charts(&lines)))
+    let (name, (rows, notes)) = match figure {
+        Figure::Fig7 => ("kvswitch-fig7", fig7::run(quick, kernel)?),
+        Figure::Fig8 => ("kvswitch-fig8", fig8::run(quick, kernel)?),
+        Figure::Fig9 => ("kvswitch-fig9", fig9::run(quick, kernel)?),
+    };
+    let mut report = Report::new(name);
+    report.rows(&rows);
+    notes.iter().for_each(|note| report.note(note));
+    report.charts(charts(&rows, rows::logarithmic));
+    report.finish(&arguments.output)
 }

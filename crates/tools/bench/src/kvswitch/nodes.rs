@@ -1,72 +1,67 @@
-//! `nicekv bench kvswitch-nodes`: throughput against skew and against big values (KVSwitch Fig. 7b, 7d), by the product itself.
+//! `nicekv bench kvswitch-nodes`: throughput against skew and against big values (KVSwitch Fig. 7b,
+//! 7d), with real nodes.
 //!
 //! ```text
-//!   client: callers in a closed loop ═══ switch ═══ so many replies a second of each ═══ 32 nodes
+//!   client: callers in a closed loop ═══ switch ═══ a limited rate of replies of each ═══ 32 nodes
 //! ```
 //!
-//! Each node's link lets so many datagrams out to the client in a second, however long they are, as the paper's servers answer so many requests; so two processors are enough for 32 of
-//! them. What nodes say among themselves is not limited: leases of copies take as many datagrams of a node however many requests it answers, and the paper's answer more. The systems have a lab each, one after the other: none of them is told of the workload, each has its own periods to find what is hot, and is measured then. Nodes' kernels answer
-//! nothing, as their answers would go past the links' limits.
+//! Each node's link limits its datagrams per second to the client, of any length, as the paper's
+//! servers answer a limited rate of requests; so two processors suffice for 32 nodes. Messages
+//! between nodes are not limited: leases of copies take the same number of datagrams however many
+//! requests a node answers, and the paper's nodes answer more. Each system has a lab, one after the
+//! other. No system knows the workload: it has a few periods to find hot keys before it is
+//! measured. Nodes' kernels answer no gets, as their answers would bypass the links' limits.
 
-use crate::arguments::{FileArguments, NetworkArguments, RoundsArguments};
-use crate::curves::{self, Axes, Chart};
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::keyspace;
-use crate::lab::{Engine, Lab, LabPlan, Size};
-use crate::load::Limits;
-use crate::report::{self, Goal};
-use crate::statistics::{Summary, figure};
+use crate::lab::{CLIENT, Engine, Lab, LabPlan, Size};
+use crate::report::{Goal, Report, Row, charts};
+use crate::session::{RoundsArguments, Session, SessionArguments};
+use crate::statistics::median;
 use crate::turbokv::load::MixedLoad;
 use crate::turbokv::workload::{BIG_BYTES, Mix, Ops, Popularity, Skew, VALUE_BYTES};
 use nicekv_client::Config;
 use nicekv_lab::topology::Host;
-use nicekv_runtime::{Stop, new_client_id};
-use serde_json::{Value, json};
-use std::net::SocketAddrV4;
+use nicekv_runtime::new_client_id;
+use serde_json::json;
 use std::time::Duration;
 
-const NAME: &str = "kvswitch-nodes";
 const NODES: u8 = 32;
 const PARTITIONS: u32 = 256;
 const KEYSPACE: &str = "hot=id=1,replicas=1,partitions=256,balancing=hot";
-/// Requests under way: eight for each node if load is even.
+/// Requests in flight: eight per node if load is even.
 const CALLERS: usize = 256;
-const CLIENT: Host = Host::Client(0);
 const SKEW: f64 = 0.99;
 const PRELOAD_TIMEOUT: Duration = Duration::from_secs(120);
-/// Throughput at the paper's skew beside that without any.
+/// Least throughput at the paper's skew, as a part of that without skew.
 const KEPT_MIN: f64 = 0.98;
 
 /// Arguments of `nicekv bench kvswitch-nodes`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NodesArguments {
-    /// Fewer workloads, and rounds of half a second instead of two
-    #[arg(long)]
-    quick: bool,
     #[command(flatten)]
     rounds: RoundsArguments,
     /// Replies that each node may send in a second
     #[arg(long, default_value_t = 400, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=100_000))]
     node_rate: u32,
-    /// How long a system is asked before it is measured: its periods are a second long
+    /// How long a system is under load before it is measured: its periods are a second long
     #[arg(long, default_value_t = 12, value_name = "SECONDS")]
     settling: u64,
     /// Only these systems
     #[arg(long, value_delimiter = ',', default_values = SYSTEMS.map(|system| system.name), value_parser = SYSTEMS.map(|system| system.name))]
     systems: Vec<String>,
     #[command(flatten)]
-    network: NetworkArguments,
-    #[command(flatten)]
-    files: FileArguments,
+    session: SessionArguments,
 }
 
-/// A system of the paper's.
+/// A system of the paper.
 #[derive(Clone, Copy, Debug)]
 struct System {
     name: &'static str,
-    /// What `nicekv lab up` is told of copies.
+    /// Options of `nicekv lab up` for copies.
     hot: [&'static str; 4],
-    /// The paper's throughput as part of that without skew: at Zipf 0.99, and there with half the values big.
+    /// The paper's throughput ÷ that without skew: at Zipf 0.99, and there with half the values
+    /// big.
     paper: [Option<f64>; 2],
 }
 
@@ -85,181 +80,135 @@ const SYSTEMS: [System; 3] = [
     system("kvswitch", "31", "0", [Some(1.0), Some(1.0)]),
 ];
 
-/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Cell {
+struct Workload {
     panel: &'static str,
     skew: f64,
     big_percent: u32,
 }
 
-struct Row {
+/// What a system did under a workload, round by round.
+struct Measured {
     system: &'static System,
-    cell: Cell,
+    workload: Workload,
+    /// Gets per second.
     rates: Vec<f64>,
-    /// Of gets, in percent.
-    again: Vec<f64>,
+    /// Datagrams sent again, in percent of gets.
+    sent_again: Vec<f64>,
 }
 
-fn cells(quick: bool) -> Vec<Cell> {
+fn workloads(quick: bool) -> Vec<Workload> {
     let skews: &[f64] = if quick { &[0.0, 0.99] } else { &[0.0, 0.9, 0.95, 0.99, 1.5] };
     let percents: &[u32] = if quick { &[50] } else { &[10, 25, 50] };
-    let by_skew = skews.iter().map(|skew| Cell { panel: "7b", skew: *skew, big_percent: 0 });
-    let by_size = percents.iter().map(|percent| Cell { panel: "7d", skew: SKEW, big_percent: *percent });
+    let by_skew = skews.iter().map(|skew| Workload { panel: "7b", skew: *skew, big_percent: 0 });
+    let by_size = percents.iter().map(|percent| Workload { panel: "7d", skew: SKEW, big_percent: *percent });
     by_skew.chain(by_size).collect()
 }
 
 pub(crate) fn run(arguments: &NodesArguments) -> Result<()> {
-    let stop = Stop::new();
-    stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    let mut rows = Vec::new();
+    let session = arguments.session.start()?;
+    let mut measured = Vec::new();
     for system in SYSTEMS.iter().filter(|system| arguments.systems.iter().any(|name| name == system.name)) {
-        rows.extend(measure(system, arguments, &stop)?);
+        measured.extend(measure(system, arguments, &session)?);
     }
-    print!("{}", report::aligned(&table(&rows)));
-    println!(
+    let rows: Vec<Row> =
+        measured.iter().map(|one| one.row(&measured, &session, arguments.node_rate)).collect();
+    let mut report = Report::new("kvswitch-nodes");
+    report.rows(&rows);
+    report.note(format_args!(
         "The paper's servers answer 15.4 M/s without skew, of 100 million keys; these have 100,000. Its NetCache keeps values of 128 bytes at most in the switch, this one of 1,024: big \
          ones of {BIG_BYTES} are no obstacle to it."
-    );
-    let json: String = rows.iter().map(|row| row.json(&rows, arguments)).collect();
-    arguments.files.write_image(NAME, &json, &curves::svg(&charts(&rows)))
+    ));
+    // The curves of 7d begin without big values, as in 7b.
+    let without_big = rows.iter().filter(|row| row.at == Some(("skew", SKEW)));
+    let without_big =
+        without_big.map(|row| row.clone().panel("7d").at("big values, %", 0.0)).collect::<Vec<_>>();
+    report.charts(charts(&[rows, without_big].concat(), |_| (false, false)));
+    session.finish(report)
 }
 
-/// All cells of a system.
-fn measure(system: &'static System, arguments: &NodesArguments, stop: &Stop) -> Result<Vec<Row>> {
-    let directory = arguments.files.directory()?;
+/// Measures all workloads of a system.
+fn measure(system: &'static System, arguments: &NodesArguments, session: &Session) -> Result<Vec<Measured>> {
     let size = Size { nodes: NODES, replicas: 1 };
-    let further = [&["--keyspace", KEYSPACE, "--kernel-get-mib", "0"][..], &system.hot].concat();
-    let plan = LabPlan::new(size, Engine::Memory, arguments.network.network(), directory.path());
+    let options = [&["--keyspace", KEYSPACE, "--kernel-get-mib", "0"][..], &system.hot].concat();
     eprintln!("starting a lab of {NODES} nodes: {}", system.name);
-    let lab = Lab::up(&LabPlan { further: &further, ..plan })?;
+    let lab = Lab::up(&LabPlan { options: &options, ..session.plan(size, Engine::Memory) })?;
     let keyspace = keyspace::known(KEYSPACE, size, PARTITIONS)?;
-    let bind =
-        || MixedLoad::bind(SocketAddrV4::new(CLIENT.address(), 0), Config::new(new_client_id()?, keyspace));
-    let mut load = lab.inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
-    let limits = |duration| Limits { duration, stop };
-    load.preload(CALLERS, limits(PRELOAD_TIMEOUT))?;
+    let mut load =
+        lab.client(CLIENT, |address| MixedLoad::bind(address, Config::new(new_client_id()?, keyspace)))?;
+    load.preload(CALLERS, session.limits(PRELOAD_TIMEOUT))?;
     (0..NODES).try_for_each(|node| {
         lab.hosts().limit_datagrams(Host::Node(node), CLIENT.address(), arguments.node_rate)
     })?;
-    let (round, settling) = (
-        Duration::from_millis(if arguments.quick { 500 } else { 2_000 }),
-        Duration::from_secs(arguments.settling),
-    );
-    let (mut rows, mut big_percent) = (Vec::new(), 0);
-    for cell in cells(arguments.quick) {
-        let popularity = Popularity::new(if cell.skew > 0.0 { Skew::Zipf(cell.skew) } else { Skew::Uniform });
-        if cell.big_percent != big_percent {
-            big_percent = cell.big_percent;
+    let settling = Duration::from_secs(arguments.settling);
+    let (mut all, mut big_percent) = (Vec::new(), 0);
+    for workload in workloads(session.quick) {
+        let skew = if workload.skew > 0.0 { Skew::Zipf(workload.skew) } else { Skew::Uniform };
+        let popularity = Popularity::new(skew);
+        if workload.big_percent != big_percent {
+            big_percent = workload.big_percent;
             load.set_big(popularity.big(big_percent));
-            load.preload(CALLERS, limits(PRELOAD_TIMEOUT))?;
+            load.preload(CALLERS, session.limits(PRELOAD_TIMEOUT))?;
         }
-        load.run(Ops::new(&popularity, Mix::Writes(0.0), 0), CALLERS, limits(settling))?;
-        let mut row = Row { system, cell, rates: Vec::new(), again: Vec::new() };
+        load.run(Ops::new(&popularity, Mix::Writes(0.0), 0), CALLERS, session.limits(settling))?;
+        let mut measured = Measured { system, workload, rates: Vec::new(), sent_again: Vec::new() };
         for seed in 1..=arguments.rounds.rounds {
             let ops = Ops::new(&popularity, Mix::Writes(0.0), seed.into());
-            let (measured, _) = load.run(ops, CALLERS, limits(round))?;
-            row.rates.push(measured.throughput());
-            row.again.push(100.0 * measured.retries as f64 / measured.operations as f64);
+            let (run, _) = load.run(ops, CALLERS, session.limits(session.round_time()))?;
+            measured.rates.push(run.throughput());
+            measured.sent_again.push(100.0 * run.retries as f64 / run.operations as f64);
         }
-        eprintln!(
-            "{} {}: {:.0}/s",
-            cell.panel,
-            row.workload(),
-            Summary::of(row.rates.iter().copied()).median
-        );
-        rows.push(row);
+        let (panel, title, rate) = (workload.panel, workload.title(), median(&measured.rates));
+        eprintln!("{panel} {title}, {}: {rate:.0}/s", system.name);
+        all.push(measured);
     }
-    Ok(rows)
+    Ok(all)
 }
 
-impl Row {
-    fn workload(&self) -> String {
-        let Cell { skew, big_percent, .. } = self.cell;
-        match big_percent {
-            0 => format!("Zipf {skew}, {}", self.system.name),
-            _ => format!("Zipf {skew}, {big_percent} % big, {}", self.system.name),
+impl Workload {
+    fn title(&self) -> String {
+        match self.big_percent {
+            0 => format!("Zipf {}", self.skew),
+            percent => format!("Zipf {}, {percent} % big", self.skew),
         }
     }
+}
 
-    fn median(&self) -> f64 {
-        Summary::of(self.rates.iter().copied()).median
-    }
-
-    /// As part of the same system's without skew.
-    fn kept(&self, all: &[Self]) -> f64 {
-        let is_even = |row: &&Self| row.system.name == self.system.name && row.cell.skew == 0.0;
-        self.median() / all.iter().find(is_even).map_or(f64::NAN, Self::median)
-    }
-
-    fn paper(&self) -> Option<f64> {
-        match (self.cell.skew, self.cell.big_percent) {
-            (SKEW, 0) => self.system.paper[0],
-            (SKEW, 50) => self.system.paper[1],
+impl Measured {
+    /// The row, beside the same system without skew.
+    fn row(&self, all: &[Self], session: &Session, node_rate: u32) -> Row {
+        let Self { system, workload, rates, sent_again } = self;
+        let Workload { panel, skew, big_percent } = *workload;
+        let is_even = |other: &&Self| other.system.name == system.name && other.workload.skew == 0.0;
+        let kept = median(rates) / all.iter().find(is_even).map_or(f64::NAN, |even| median(&even.rates));
+        let paper = match (skew, big_percent) {
+            (SKEW, 0) => system.paper[0],
+            (SKEW, 50) => system.paper[1],
             _ => None,
-        }
-    }
-
-    fn goal(&self) -> Option<Goal> {
-        let is_judged =
-            self.system.name == "kvswitch" && self.cell.skew == SKEW && self.cell.big_percent == 0;
-        is_judged.then_some(Goal::AtLeast(KEPT_MIN))
-    }
-
-    fn columns(&self, all: &[Self]) -> [String; 8] {
-        let Summary { median, min, max } = Summary::of(self.rates.iter().copied());
-        let kept = self.kept(all);
-        [
-            self.cell.panel.into(),
-            self.workload(),
-            figure(median),
-            format!("[{} .. {}]", figure(min), figure(max)),
-            format!("{:.1}", Summary::of(self.again.iter().copied()).median),
-            format!("{kept:.2}"),
-            self.paper().map_or_else(String::new, |paper| format!("{paper:.2}")),
-            self.goal().map_or_else(String::new, |goal| {
-                format!("{goal}: {}", if goal.is_met(kept) { "yes" } else { "no" })
-            }),
-        ]
-    }
-
-    fn json(&self, all: &[Self], arguments: &NodesArguments) -> String {
-        let Cell { panel, skew, big_percent } = self.cell;
-        let parameters: Value = json!({
-            "network": arguments.network.network().name(),
-            "panel": panel,
-            "zipf": skew,
-            "big_percent": big_percent,
-            "value_bytes": VALUE_BYTES,
-            "big_bytes": BIG_BYTES,
-            "nodes": NODES,
-            "node_rate": arguments.node_rate,
-            "callers": CALLERS,
-        });
-        let ratio = Some(("uniform", self.kept(all)));
-        report::row_of(NAME, self.system.name, &parameters, ("throughput", "1/s"), &self.rates, ratio)
-    }
-}
-
-fn table(rows: &[Row]) -> Vec<[String; 8]> {
-    let header =
-        ["figure", "workload", "gets/s", "[min .. max]", "again, %", "÷ uniform", "paper", "target, met"];
-    std::iter::once(header.map(String::from)).chain(rows.iter().map(|row| row.columns(rows))).collect()
-}
-
-fn charts(rows: &[Row]) -> Vec<Chart> {
-    let chart = |title: &str, x, of: &dyn Fn(&Cell) -> Option<f64>| {
-        let axes = Axes { x, y: "1/s", is_logarithmic: false, is_y_logarithmic: false };
-        let curve = |system: &System| {
-            let own = rows.iter().filter(|row| row.system.name == system.name);
-            (system.name, own.filter_map(|row| Some((of(&row.cell)?, row.median()))).collect())
         };
-        Chart { title: title.into(), axes, curves: SYSTEMS.iter().map(curve).collect(), marks: Vec::new() }
-    };
-    vec![
-        chart("7b  throughput", "skew", &|cell| (cell.big_percent == 0).then_some(cell.skew)),
-        chart("7d  throughput", "big values, %", &|cell| {
-            (cell.skew == SKEW).then_some(f64::from(cell.big_percent))
-        }),
-    ]
+        let is_judged = system.name == "kvswitch" && skew == SKEW && big_percent == 0;
+        let (axis, place) =
+            if panel == "7b" { ("skew", skew) } else { ("big values, %", big_percent.into()) };
+        Row::new(workload.title(), system.name, ("throughput", "1/s"), rates.clone())
+            .panel(panel)
+            .at(axis, place)
+            .ratio("uniform", kept)
+            .goal(is_judged.then_some(Goal::AtLeast(KEPT_MIN)))
+            .remark(format!(
+                "{:.1} % sent again{}",
+                median(sent_again),
+                paper.map_or_else(String::new, |paper| format!("; paper's ratio: {paper:.2}"))
+            ))
+            .parameters(json!({
+                "network": session.network.name(),
+                "panel": panel,
+                "zipf": skew,
+                "big_percent": big_percent,
+                "value_bytes": VALUE_BYTES,
+                "big_bytes": BIG_BYTES,
+                "nodes": NODES,
+                "node_rate": node_rate,
+                "callers": CALLERS,
+            }))
+    }
 }

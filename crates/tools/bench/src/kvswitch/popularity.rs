@@ -1,28 +1,30 @@
-//! Requests for 100 million keys by a Zipf distribution, without a cell for each.
+//! Requests for 100 million keys by a Zipf distribution, without a table of all keys.
 //!
-//! The head, the most popular ranks, is drawn by an exact table ([`Zipf`]). A rank of the tail is drawn by inverting the integral of x to the power of −s from half a rank before it to
-//! half a rank behind it, and rounding. Of rank k that integral differs from the true weight by the part s(s + 1) ÷ 24k², which beyond the head is below 10⁻¹¹: less than a double's
-//! own error in the inversion. So every request has a rank of its own, the HashPipe sees the tail as it is, and memory is that of the head.
+//! The head, the most popular ranks, is drawn by an exact table ([`Zipf`]). A rank of the tail is
+//! drawn by inverting the integral of x^−s, taken from half a rank before it to half a rank behind
+//! it, and rounding. For rank k that integral differs from the true weight by the part s(s + 1) ÷
+//! 24k², which beyond the head is below 10⁻¹¹: less than the rounding error of the inversion. So
+//! every request has an exact rank, the HashPipe sees the true tail, and only the head takes
+//! memory.
 //!
-//! Key and owner of a rank are computed from it by a hash when they are needed.
+//! Key and owner of a rank are computed by a hash when needed.
 
-use crate::workload::Random;
+use crate::splitmix::Random;
 use crate::zipf::Zipf;
 use nicekv_hotkeys::HotKey;
 use nicekv_proto::{KeyDigest, KeyspaceId};
 
-/// Keys of the store (KVSwitch §5.5).
+/// Number of keys (KVSwitch §5.5).
 pub(crate) const KEYS: u32 = 100_000_000;
-/// Ranks of the head.
+/// Number of ranks of the head.
 const HEAD: u32 = 1 << 18;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Popularity {
     head: Zipf,
     head_share: f64,
     exponent: f64,
-    /// The integral from 1 to where the tail begins, and to where it ends.
+    /// The integrals from 1 to the beginning and to the end of the tail.
     tail: (f64, f64),
 }
 
@@ -34,7 +36,7 @@ impl Popularity {
         Self { head: Zipf::new(HEAD, exponent), head_share, exponent, tail: (ends[0], ends[1]) }
     }
 
-    /// A rank, counted from 0.
+    /// Draws a rank, counted from 0.
     pub(crate) fn sample(&self, random: &mut Random) -> u32 {
         if random.fraction() < self.head_share {
             return self.head.sample(random);
@@ -44,7 +46,7 @@ impl Popularity {
         (at.round() as u32).clamp(HEAD + 1, KEYS) - 1
     }
 
-    /// Which part of all requests is for the first ranks, of which there are no more than the head has.
+    /// The share of the first `ranks` ranks of all requests. They must be in the head.
     pub(crate) fn share_of_first(&self, ranks: u32) -> f64 {
         let sum = |ranks: u32| (1..=ranks).map(|rank| f64::from(rank).powf(-self.exponent)).sum::<f64>();
         assert!(ranks <= HEAD);
@@ -64,7 +66,7 @@ fn inverse(value: f64, exponent: f64) -> f64 {
     (value * (1.0 - exponent) + 1.0).powf(1.0 / (1.0 - exponent))
 }
 
-/// The key of a rank; which it is has nothing to do with the rank.
+/// The key of a rank: a hash of it.
 pub(crate) fn key(rank: u32) -> HotKey {
     let mut random = Random(u64::from(rank) << 32);
     let digest = u128::from(random.next()) << 64 | u128::from(random.next());
@@ -76,11 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_on_both_sides_of_the_head_are_of_the_true_distribution() {
+    fn head_and_tail_follow_the_true_distribution() {
         const SAMPLES: u32 = 4_000_000;
         for exponent in [0.99, 1.5] {
             let (popularity, mut random) = (Popularity::new(exponent), Random(3));
-            // Borders of bins, the last ones of the tail, by powers of 4.
+            // Borders of bins at powers of 4; the last bins are in the tail.
             let borders: Vec<u32> = (0..13).map(|power| 1 << (2 * power)).chain([KEYS]).collect();
             let mut counts = vec![0_u32; borders.len()];
             for _ in 0..SAMPLES {
@@ -88,7 +90,7 @@ mod tests {
                 counts[borders.partition_point(|border| *border <= rank)] += 1;
             }
             let weight = |rank: u32| f64::from(rank).powf(-exponent);
-            // Every weight of 100 million is added, in reverse, which is what the integral stands for.
+            // Sums all 100 million weights, the small ones first; the integral stands for this sum.
             let sums: Vec<f64> = std::iter::once((0, borders[0]))
                 .chain(borders.windows(2).map(|pair| (pair[0], pair[1])))
                 .map(|(from, to)| (from + 1..=to).rev().map(weight).sum())
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_share_of_ten_thousand_keys() {
+    fn ten_thousand_keys_have_the_papers_share() {
         let share = Popularity::new(0.99).share_of_first(10_000);
         assert!((share - 0.4915).abs() < 0.002, "{share}");
     }

@@ -1,14 +1,17 @@
-//! A switch and the servers below it, as loads: which server each request goes to, and nothing of what it says.
+//! A model of a switch and its servers: which server each request goes to. It has no packets or
+//! values.
 //!
 //! ```text
 //!   request ─▶ entry? ─▶ a valid holder, in turn        period's end:  counts ─▶ plan ─▶ entries
 //!                  └───▶ its owner; HashPipe
 //! ```
 //!
-//! HashPipe, prediction, threshold, placement and choice are the production cores (`nicekv_hotkeys`). A rack of racks is the same one level higher: its servers are racks.
+//! HashPipe, prediction, threshold, placement and choice are the production cores
+//! (`nicekv_hotkeys`). A rack of racks is the same one level higher: its servers are racks.
 //!
-//! A write closes the copies of its key, or the value in the switch, until they have confirmed it: for [`Setup::confirm_requests`] requests of the rack, whose number is its
-//! clock. A write of a copied key costs each holder one op, a get one op of one server.
+//! A write closes the copies of its key, or its value in the switch, until they have confirmed the
+//! write: for [`Setup::confirm_requests`] requests of the rack, whose count of requests is its
+//! clock. A write of a copied key is an op of every holder, a get an op of one server.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -17,14 +20,14 @@ use nicekv_hotkeys::{
 };
 use std::convert::Infallible;
 
-/// Who balances.
+/// How load is balanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum System {
-    /// Nobody: each key is asked of its owner.
+    /// Not at all: owners answer all requests of their keys.
     Original,
-    /// Hot keys are answered by the switch (NetCache), none is copied.
+    /// The switch answers hot keys (NetCache); there are no copies.
     NetCache,
-    /// Hot keys are copied as far as T says.
+    /// Hot keys are copied as the threshold T decides.
     KvSwitch,
     /// Hot keys are copied to all servers.
     Everywhere,
@@ -40,35 +43,35 @@ impl System {
         }
     }
 
-    /// The configuration with which the production policy does what this system does.
+    /// The configuration that makes the production policy behave as this system.
     pub(super) fn config(self, config: Config) -> Config {
         let fixed = |threshold_ppm| Config {
             threshold_start_ppm: threshold_ppm,
             threshold_min_ppm: threshold_ppm,
             ..config
         };
-        // What is in the switch is NetCache's alone here, and is as much as there are entries.
+        // Only NetCache has values in the switch here, one for every entry.
         let config = Config { values_max: 0, ..config };
         match self {
             Self::Original | Self::KvSwitch => config,
-            // No key is asked a hundred times as much as a server has to do, …
+            // No key has a hundred times the mean load of a server, …
             Self::NetCache => fixed(100 * nicekv_hotkeys::MILLION),
-            // … and every key with an entry is above a millionth of it for each server.
+            // … and every key with an entry has more than a millionth of it.
             Self::Everywhere => fixed(1),
         }
     }
 }
 
-/// A rack that requests are put to, in the model or in the kernel.
+/// A rack: the model, or the one in the kernel.
 pub(crate) trait Balancer {
     type Error;
 
     fn request(&mut self, request: Request) -> Result<(), Self::Error>;
 
-    /// Ends a period; `owner` says where a key is at home.
+    /// Ends a period; `owner` is the server that owns a key.
     fn end_period(&mut self, owner: impl Fn(&HotKey) -> u16) -> Result<Period, Self::Error>;
 
-    /// Whether a key is expected to be among the hottest in the period that has begun.
+    /// Whether the key is predicted to be one of the hottest in the current period.
     fn expects(&self, key: &HotKey) -> bool;
 }
 
@@ -89,17 +92,15 @@ impl Balancer for Rack {
     }
 }
 
-/// What a rack is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) system: System,
     pub(crate) config: Config,
     pub(crate) servers: u16,
-    /// For so many requests after a write copies of its key are not valid.
+    /// After a write, copies of its key are invalid for this number of requests.
     pub(crate) confirm_requests: u64,
 }
 
-/// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) key: HotKey,
@@ -115,34 +116,75 @@ struct Live {
     holders: Vec<u16>,
     turn: u32,
     count: u64,
-    /// Copies are not valid before the rack's clock is there.
+    /// Copies are invalid before this time of the rack's clock.
     closed_until: u64,
 }
 
-/// What a period was like.
+/// The counts of a period.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Period {
     pub(crate) loads: Vec<u64>,
     pub(crate) requests: u64,
-    /// Answered by the switch.
+    /// Requests that the switch answered.
     pub(crate) absorbed: u64,
-    /// Keys with copies while it lasted, and copies beyond their owners'.
+    /// Keys that had copies, and number of copies, without those of owners.
     pub(crate) copied_keys: usize,
     pub(crate) copies: usize,
-    /// T of the mean load of a server, in millionths.
+    /// Threshold T in millionths of the mean load of a server.
     pub(crate) threshold_ppm: u32,
-    /// What its end has changed: entries whose holders are others, and those that only begin or end to count.
+    /// Changes at its end: entries with other holders, and entries that only begin or cease to be
+    /// counted.
     pub(crate) reinstalled: usize,
     pub(crate) rewatched: usize,
 }
 
-/// See the module.
+/// The production policy, and its state between two periods.
+pub(super) struct Policy {
+    config: Config,
+    state: State,
+    available: Vec<bool>,
+}
+
+/// Requests of keys in a period.
+type Counts<'a> = &'a [(HotKey, u64)];
+
+impl Policy {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let available = vec![true; setup.servers.into()];
+        Self { config: setup.config, state: State::new(&setup.config), available }
+    }
+
+    /// Threshold T of the current period.
+    pub(super) fn threshold_ppm(&self) -> u32 {
+        self.state.threshold.share_ppm
+    }
+
+    /// Plans the next period from the counts of this one: of keys with entries, and of candidates.
+    /// Counts the changes in `period`.
+    pub(super) fn plan(
+        &mut self,
+        period: &mut Period,
+        (hot, candidates): (Counts<'_>, Counts<'_>),
+        owner: impl Fn(&HotKey) -> u16,
+        has_copies: impl Fn(&HotKey) -> bool,
+    ) -> Vec<Change> {
+        let report = PeriodReport { loads: &period.loads, hot, candidates };
+        let ring = Ring { available: &self.available };
+        let Plan { state, changes, .. } =
+            plan(&self.config, &self.state, &report, &ring, |key| Some(owner(key)));
+        let is_redirected = |change: &&Change| change.holders.len() > 1 || has_copies(&change.key);
+        period.reinstalled = changes.iter().filter(is_redirected).count();
+        period.rewatched = changes.len() - period.reinstalled;
+        self.state = state;
+        changes
+    }
+}
+
 pub(crate) struct Rack {
     setup: Setup,
     pipe: HashPipe,
-    state: State,
+    policy: Policy,
     live: HashMap<HotKey, Live, FixedState>,
-    available: Vec<bool>,
     loads: Vec<u64>,
     absorbed: u64,
     began: u64,
@@ -154,9 +196,8 @@ impl Rack {
         let setup = Setup { config: setup.system.config(setup.config), ..setup };
         Self {
             pipe: HashPipe::new(&setup.config, seed).expect("the bench's own parameters"),
-            state: State::new(&setup.config),
+            policy: Policy::new(&setup),
             live: HashMap::default(),
-            available: vec![true; setup.servers.into()],
             loads: vec![0; setup.servers.into()],
             absorbed: 0,
             began: 0,
@@ -165,7 +206,7 @@ impl Rack {
         }
     }
 
-    /// Where a request goes, if the switch does not answer it.
+    /// Routes a request; `None` if the switch answers it.
     pub(crate) fn request(&mut self, request: Request) -> Option<u16> {
         self.clock += 1;
         let server =
@@ -179,7 +220,7 @@ impl Rack {
 
     fn route(&mut self, Request { key, owner, is_write, is_big }: Request) -> Option<u16> {
         let caches = self.setup.system == System::NetCache;
-        // What cannot be stored in a switch is not looked for there.
+        // The switch has no entries for big values.
         if caches && is_big {
             return Some(owner);
         }
@@ -197,13 +238,13 @@ impl Rack {
         if caches {
             return (!is_open).then_some(owner);
         }
-        // The owner is always valid, the others together.
+        // The owner is always valid; copies are valid all together.
         let valid = if is_open { u64::MAX >> (64 - entry.holders.len()) } else { 1 };
         entry.turn = entry.turn.wrapping_add(1);
         choose_holder(entry.turn, valid).map(|holder| entry.holders[usize::from(holder)])
     }
 
-    /// Ends a period; `owner` says where a key is at home.
+    /// Ends a period; `owner` is the server that owns a key.
     pub(crate) fn end_period(&mut self, owner: impl Fn(&HotKey) -> u16) -> Period {
         let servers = self.loads.len();
         let mut period = Period {
@@ -212,7 +253,7 @@ impl Rack {
             absorbed: std::mem::take(&mut self.absorbed),
             copied_keys: self.live.values().filter(|entry| entry.holders.len() > 1).count(),
             copies: self.live.values().map(|entry| entry.holders.len() - 1).sum(),
-            threshold_ppm: self.state.threshold.share_ppm,
+            threshold_ppm: self.policy.threshold_ppm(),
             reinstalled: 0,
             rewatched: 0,
         };
@@ -223,16 +264,9 @@ impl Rack {
         let hot: Vec<(HotKey, u64)> =
             self.live.iter_mut().map(|(key, entry)| (*key, std::mem::take(&mut entry.count))).collect();
         let candidates = self.pipe.read().counts;
-        let report = PeriodReport { loads: &period.loads, hot: &hot, candidates: &candidates };
-        let ring = Ring { available: &self.available };
-        let Plan { state, changes, .. } =
-            plan(&self.setup.config, &self.state, &report, &ring, |key| Some(owner(key)));
-        let had_copies =
-            |change: &Change| self.live.get(&change.key).is_some_and(|entry| entry.holders.len() > 1);
-        period.reinstalled =
-            changes.iter().filter(|change| change.holders.len() > 1 || had_copies(change)).count();
-        period.rewatched = changes.len() - period.reinstalled;
-        self.state = state;
+        let live = &self.live;
+        let has_copies = |key: &HotKey| live.get(key).is_some_and(|entry| entry.holders.len() > 1);
+        let changes = self.policy.plan(&mut period, (&hot, &candidates), owner, has_copies);
         changes.into_iter().for_each(|change| self.apply(change));
         period
     }
@@ -245,7 +279,7 @@ impl Rack {
         // A new instance begins closed (H1).
         let closed_until = self.clock + self.setup.confirm_requests;
         let entry = self.live.entry(key).or_default();
-        // The register keeps its turn, and keys start at different places of it.
+        // The register keeps its position; each key starts at another one.
         entry.turn ^= key.hash(0) as u32;
         (entry.holders, entry.closed_until) = (holders, closed_until);
     }

@@ -1,4 +1,4 @@
-//! Where requests go.
+//! Routing of requests.
 
 use super::*;
 use crate::kvswitch::popularity::key;
@@ -15,7 +15,7 @@ fn get(rank: u32) -> Request {
     Request { key: key(rank), owner: (rank % u32::from(SERVERS)) as u16, is_write: false, is_big: false }
 }
 
-/// A period in which the key of rank 1 has half of all requests, and its end.
+/// A period in which half of all requests are for the key of rank 1.
 fn half_for_one(rack: &mut Rack) -> Period {
     for number in 0..40_000 {
         rack.request(get(if number % 2 == 0 { 1 } else { number / 2 }));
@@ -23,7 +23,7 @@ fn half_for_one(rack: &mut Rack) -> Period {
     rack.end_period(|_| 1)
 }
 
-/// As many requests as it takes until new entries are open.
+/// Requests until new entries are open.
 fn pass(rack: &mut Rack) {
     for _ in 0..10 {
         rack.request(get(0));
@@ -31,7 +31,7 @@ fn pass(rack: &mut Rack) {
 }
 
 #[test]
-fn every_request_is_somewhere() {
+fn every_request_is_counted_once() {
     for system in [System::Original, System::NetCache, System::KvSwitch, System::Everywhere] {
         let mut rack = rack(system);
         let periods: Vec<Period> = (0..3).map(|_| half_for_one(&mut rack)).collect();
@@ -46,7 +46,7 @@ fn every_request_is_somewhere() {
 }
 
 #[test]
-fn copies_are_closed_until_they_have_confirmed_a_write_and_each_has_it() {
+fn copies_are_closed_until_they_confirm_a_write() {
     let mut rack = rack(System::KvSwitch);
     (0..3).for_each(|_| drop(half_for_one(&mut rack)));
     let holders = rack.live[&key(1)].holders.len() as u64;
@@ -57,16 +57,16 @@ fn copies_are_closed_until_they_have_confirmed_a_write_and_each_has_it() {
     assert_eq!(rack.loads.iter().sum::<u64>() - before, holders);
     assert!((1..10).all(|_| rack.request(get(1)) == Some(1)), "gets go to the owner");
     let others = (0..holders).filter(|_| rack.request(get(1)) != Some(1)).count();
-    assert_eq!(others as u64, holders - 1, "and then to all in turn");
+    assert_eq!(others as u64, holders - 1, "then to all holders in turn");
 }
 
 #[test]
-fn a_switch_answers_what_it_has_but_nothing_big() {
+fn a_switch_answers_its_values_but_no_big_ones() {
     let mut rack = rack(System::NetCache);
     (0..3).for_each(|_| drop(half_for_one(&mut rack)));
     pass(&mut rack);
     assert_eq!(rack.request(get(1)), None);
     assert_eq!(rack.request(Request { is_big: true, ..get(1) }), Some(1));
     assert_eq!(rack.request(Request { is_write: true, ..get(1) }), Some(1));
-    assert_eq!(rack.request(get(1)), Some(1), "the value is not the newest one");
+    assert_eq!(rack.request(get(1)), Some(1), "the value in the switch is outdated");
 }

@@ -1,19 +1,19 @@
-//! Racks under a trace, period by period.
+//! Traces of requests, applied to racks period by period.
 
 use super::popularity::{Popularity, key};
 use super::rack::{Balancer, Period, Rack, Request, Setup};
-use crate::workload::Random;
+use crate::splitmix::Random;
 use nicekv_hotkeys::{HotKey, imbalance};
 
-/// Of a rack.
+/// Servers of a rack.
 pub(crate) const SERVERS: u16 = 32;
-/// Requests of each server in a period: with fewer, chance alone has a visible λ.
+/// Requests per server in a period: with fewer, chance alone causes a visible λ.
 pub(crate) const SERVER_REQUESTS: u64 = 160_000;
 
-/// What clients ask for.
+/// Shares of special requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
-    /// Share of puts, drawn for each request.
+    /// Share of writes, drawn for each request.
     pub(crate) writes: f64,
     /// Share of keys whose values are too large for a switch, drawn for each key.
     pub(crate) big: f64,
@@ -23,18 +23,18 @@ impl Mix {
     pub(crate) const GETS: Self = Self { writes: 0.0, big: 0.0 };
 }
 
-/// λ that is chance alone, of a perfectly even load: √(2 ÷ πn) of n requests a server.
+/// λ of a perfectly even load, by chance alone: √(2 ÷ πn) for n requests per server.
 pub(crate) fn chance() -> f64 {
     (2.0 / (std::f64::consts::PI * SERVER_REQUESTS as f64)).sqrt()
 }
 
-/// Which of so many servers a key is at home, by its digest; racks have neighbouring servers.
+/// The server that owns a key, by its digest. The servers of a rack are neighbours.
 fn home(key: &HotKey, servers: u16) -> u16 {
     let high = key.digest.match_value() >> 96;
     ((high * u128::from(servers)) >> 32) as u16
 }
 
-/// One rack.
+/// The trace of one rack.
 pub(crate) struct RackTrace<'a, R = Rack> {
     popularity: &'a Popularity,
     mix: Mix,
@@ -43,12 +43,12 @@ pub(crate) struct RackTrace<'a, R = Rack> {
 }
 
 impl<'a, R: Balancer> RackTrace<'a, R> {
-    /// Racks of [`SERVERS`] are asked for the same, whatever they are made of.
+    /// The requests do not depend on the rack.
     pub(crate) fn new(popularity: &'a Popularity, mix: Mix, rack: R) -> Self {
         Self { popularity, mix, random: Random(SERVERS.into()), rack }
     }
 
-    /// A period; `see` is told of each rank that is asked.
+    /// Runs a period; `see` gets the rank of each request.
     pub(crate) fn period(&mut self, mut see: impl FnMut(u32)) -> Result<Period, R::Error> {
         for _ in 0..SERVER_REQUESTS * u64::from(SERVERS) {
             let rank = self.popularity.sample(&mut self.random);
@@ -63,12 +63,13 @@ impl<'a, R: Balancer> RackTrace<'a, R> {
 fn request(rank: u32, Mix { writes, big }: Mix, random: &mut Random) -> Request {
     let key = key(rank);
     let is_write = writes > 0.0 && random.fraction() < writes;
-    // By bits of the digest that say nothing of the home.
+    // Decided by bits of the digest that do not select the owner.
     let is_big = (key.digest.match_value() as u32 as f64) < big * f64::from(u32::MAX);
     Request { key, owner: home(&key, SERVERS), is_write, is_big }
 }
 
-/// Racks below a switch that spreads load over them, as each of them spreads it over its servers (KVSwitch §5.2, scalability).
+/// Racks below a switch that balances them, as each rack balances its servers (KVSwitch §5.2,
+/// scalability).
 pub(crate) struct Racks<'a> {
     popularity: &'a Popularity,
     random: Random,
@@ -83,10 +84,10 @@ impl<'a> Racks<'a> {
         Self { popularity, random: Random(5), spine, racks }
     }
 
-    /// λ of all servers in a period.
+    /// Runs a period; λ of all servers.
     pub(crate) fn period(&mut self) -> f64 {
         let racks = self.racks.len() as u16;
-        // A copy in another rack is at the same server there as the key is in its own.
+        // A copy in another rack is at the server with the same number as the owner.
         let in_rack = |key: &HotKey| home(key, racks * SERVERS) % SERVERS;
         for _ in 0..SERVER_REQUESTS * u64::from(SERVERS) * u64::from(racks) {
             let key = key(self.popularity.sample(&mut self.random));
@@ -107,7 +108,7 @@ mod tests {
     use nicekv_hotkeys::Config;
 
     #[test]
-    fn keys_are_at_home_everywhere_alike_and_racks_hold_neighbours() {
+    fn servers_own_equal_shares_of_keys_and_racks_hold_neighbours() {
         let mut counts = [0_u32; 64];
         for rank in 0..64_000 {
             let server = home(&key(rank), 64);
@@ -117,7 +118,7 @@ mod tests {
         assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
     }
 
-    /// Of uniform keys λ is what the formula says, so that nothing but chance is in it.
+    /// With uniform keys λ is that of the formula: no other imbalance is in the model.
     #[test]
     fn an_even_load_has_the_lambda_of_chance() {
         let popularity = Popularity::new(0.0);

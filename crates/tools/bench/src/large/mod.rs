@@ -1,44 +1,45 @@
-//! `nicekv bench large`: large values where links are what is full, and beside small ones.
+//! `nicekv bench large`: large values where links are the bottleneck, and beside small values.
 //!
 //! ```text
-//!   shaped   client, nodes ═══ 100 Mbit/s each ═══ switch        1 MB to 1, 3 … 9 replicas, and from one; Redis beside it
+//!   shaped   client, nodes ═══ 100 Mbit/s each ═══ switch        1 MB to 1, 3 … 9 replicas, and gets; Redis beside it
 //!   any-k    node-4, -5, -6 ═══ 5 Mbit/s, the others 100         1 MB to any 1 and any 3 of 7 replicas, and with all links alike
 //!   beside   client-0 ── 1,000 small puts a second               and without the large ones
-//!            client-1 ── a put of 64 MiB after the other         links as fast as they are
+//!            client-1 ── a put of 64 MiB after the other         unlimited links
 //! ```
 //!
-//! NICE's Fig. 4, 5, 8 and 9 with values of 1 MB, a tenth of their links' rate. A store whose primary sends on what it gets to each of its replicas is theirs beside NICE; Redis with
-//! `WAIT` is one here.
+//! These are NICE's Fig. 4, 5, 8 and 9 with values of 1 MB and a tenth of NICE's link rate. NICE
+//! compares with a store whose primary forwards values to each of its replicas, as Redis with
+//! `WAIT` does.
 
-mod any_k;
-mod beside;
-mod shaped;
+mod replicas;
+mod small_beside_large;
+mod write_set;
 
-use crate::arguments::{FileArguments, NetworkArguments, RoundsArguments};
-use crate::error::{BenchError, Result};
-use crate::plot::Panel;
-use nicekv_runtime::Stop;
+use crate::error::Result;
+use crate::redis_server;
+use crate::report::Report;
+use crate::session::{RoundsArguments, SessionArguments};
+use std::time::Duration;
 
-const NAME: &str = "large";
+/// Rate of a link, and its burst.
+const MBIT: u32 = 100;
+const BURST: &str = "32k";
+const PARTITIONS: u32 = 16;
+/// Time limit of an op.
+const OP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Arguments of `nicekv bench large`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LargeArguments {
-    /// One op of each kind in a round instead of four, and one put of 64 MiB instead of three
-    #[arg(long)]
-    quick: bool,
     #[command(flatten)]
     rounds: RoundsArguments,
     /// Only this part
     #[arg(long, value_enum)]
     only: Option<Part>,
     #[command(flatten)]
-    network: NetworkArguments,
-    #[command(flatten)]
-    files: FileArguments,
+    session: SessionArguments,
 }
 
-/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// 1 MB over links of 100 Mbit/s
@@ -49,31 +50,21 @@ enum Part {
     Beside,
 }
 
-/// What a part has to show.
-struct Shown {
-    table: String,
-    json: String,
-    panels: Vec<Panel>,
-}
-
 pub(crate) fn run(arguments: &LargeArguments) -> Result<()> {
-    let stop = Stop::new();
-    stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    crate::redis_server::installed_version()?;
-    let directory = arguments.files.directory()?;
-    let (mut json, mut panels) = (String::new(), Vec::new());
+    redis_server::installed_version()?;
+    let session = arguments.session.start()?;
+    let (mut report, rounds) = (Report::new("large"), arguments.rounds.rounds);
     for part in [Part::Shaped, Part::AnyK, Part::Beside] {
         if arguments.only.is_some_and(|only| only != part) {
             continue;
         }
-        let shown = match part {
-            Part::Shaped => shaped::run(arguments, directory.path(), &stop)?,
-            Part::AnyK => any_k::run(arguments, directory.path(), &stop)?,
-            Part::Beside => beside::run(arguments, directory.path(), &stop)?,
-        };
-        println!("{}", shown.table);
-        json += &shown.json;
-        panels.extend(shown.panels);
+        match part {
+            Part::Shaped => replicas::run(&session, rounds, &mut report)?,
+            Part::AnyK => write_set::run(&session, rounds, &mut report)?,
+            Part::Beside => small_beside_large::run(&session, rounds, &mut report)?,
+        }
+        report.note("");
+        report.print();
     }
-    arguments.files.write(NAME, &json, &panels)
+    session.finish(report)
 }

@@ -1,4 +1,5 @@
-//! The physical limit: a datagram to another host and back, with nothing done to it. Both ends wait as our client and nodes do.
+//! The physical limit: a datagram to another host and back, unprocessed. Both ends wait as the
+//! NICEKV client and nodes do.
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
@@ -7,11 +8,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-/// Between two looks of the echo server at whether it shall end.
+/// Interval at which the echo server checks whether to stop.
 const STOP_POLL: Duration = Duration::from_millis(100);
 const DATAGRAM_BYTES_MAX: usize = 2_048;
 
-/// Sends back what arrives at `socket`, until `stop`.
+/// Echoes datagrams that arrive at `socket`, until `stop`.
 pub(crate) fn serve(socket: &UdpSocket, stop: &Stop) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
@@ -27,7 +28,8 @@ pub(crate) fn serve(socket: &UdpSocket, stop: &Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a datagram, by one system call if it is there: nothing that an echo could do without may slow it. `None`: nothing came.
+/// Receives a datagram, by a single system call if one has arrived: nothing avoidable may slow the
+/// echo. `None` after the deadline.
 fn receive<T>(
     socket: &UdpSocket,
     busy_poll: &BusyPoll,
@@ -67,7 +69,7 @@ impl EchoLoad {
         Ok(Self { socket, bytes })
     }
 
-    /// One round trip after the other.
+    /// Makes one round trip after the other.
     pub(crate) fn run(&self, limits: Limits<'_>) -> Result<Measured> {
         let mut meter = Meter::start(limits);
         let mut number = 0_u64;

@@ -1,5 +1,7 @@
-//! The same limit with many in flight: both ends take and send batches, as our client and nodes do. Each datagram of a batch has another length, so that each
-//! crosses the network by itself, as gets of different keys do, which have different addresses; of one length the kernel would carry a whole batch as one packet.
+//! The physical limit with many datagrams in flight: both ends receive and send batches, as the
+//! NICEKV client and nodes do. Each datagram of a batch has another length, so that it crosses the
+//! network by itself, as gets of different keys do, which have different addresses. Datagrams of
+//! the same length would travel as one GSO packet.
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
@@ -8,13 +10,13 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// Between two looks of the echo server at whether it shall end.
+/// Interval at which the echo server checks whether to stop.
 const STOP_POLL: Duration = Duration::from_millis(100);
 
-/// How many lengths there are.
+/// Number of different lengths.
 const LENGTHS: usize = 64;
 
-/// Sends back what arrives, until `stop`.
+/// Echoes datagrams, until `stop`.
 pub(crate) fn serve(endpoint: &mut UdpEndpoint, stop: &Stop) -> io::Result<()> {
     let mut busy_poll = BusyPoll::new(BusyPoll::DEFAULT);
     while !stop.is_stopped() {
@@ -36,17 +38,18 @@ pub(crate) fn serve(endpoint: &mut UdpEndpoint, stop: &Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps so many datagrams at an echo server.
+/// Keeps `in_flight` datagrams on the way to an echo server and back.
 pub(crate) struct EchoesLoad {
     endpoint: UdpEndpoint,
     server: SocketAddrV4,
-    /// Of the shortest datagram.
+    /// Bytes of the shortest datagram.
     bytes_min: usize,
     in_flight: usize,
 }
 
 impl EchoesLoad {
-    /// A client whose socket belongs to the calling thread's network namespace. `bytes`: of a datagram, on average.
+    /// A client whose socket belongs to the calling thread's network namespace. `bytes` is the mean
+    /// size of a datagram.
     pub(crate) fn bind(
         local: Ipv4Addr,
         server: SocketAddrV4,
@@ -57,7 +60,7 @@ impl EchoesLoad {
         Ok(Self { endpoint: UdpEndpoint::bind(SocketAddrV4::new(local, 0))?, server, bytes_min, in_flight })
     }
 
-    /// What is lost fails the run.
+    /// Fails if a datagram is lost.
     pub(crate) fn run(&mut self, limits: Limits<'_>) -> Result<Measured> {
         let mut meter = Meter::start(limits);
         let (mut free, mut away, mut busy_poll) = (self.in_flight, 0, BusyPoll::new(BusyPoll::DEFAULT));
@@ -75,7 +78,7 @@ impl EchoesLoad {
         meter.finish()
     }
 
-    /// Sends so many, and takes what comes; how many that are.
+    /// Sends `sent` datagrams, and receives echoes; returns the number of echoes.
     fn turn(&mut self, mut sent: usize, busy_poll: &mut BusyPoll) -> io::Result<usize> {
         let Self { endpoint, server, bytes_min, .. } = self;
         let lengths = *bytes_min..*bytes_min + LENGTHS;

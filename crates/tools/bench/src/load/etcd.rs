@@ -1,4 +1,5 @@
-//! etcd under load: gRPC over HTTP/2, the callers' requests as streams of few or many connections.
+//! etcd under load: gRPC over HTTP/2. The callers' requests are streams of a few or of many
+//! connections.
 //!
 //! ```text
 //!   POST /etcdserverpb.KV/Put    0, length (4 bytes), PutRequest { key = 1, value = 2 }   ──▶
@@ -16,7 +17,7 @@ use std::io;
 use std::net::{SocketAddrV4, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-/// Of a field that is bytes, with its number.
+/// Protocol buffer tags of fields 1 and 2, both bytes.
 const KEY_TAG: u8 = 1 << 3 | 2;
 const VALUE_TAG: u8 = 2 << 3 | 2;
 
@@ -28,7 +29,6 @@ pub(crate) struct EtcdLoad {
     uri: String,
 }
 
-/// What the callers of a run share.
 struct Shared<'a> {
     meter: Meter<'a>,
     sequence: Sequence,
@@ -45,7 +45,7 @@ impl EtcdLoad {
             runtime.block_on(async {
                 let stream = tokio::net::TcpStream::from_std(stream)?;
                 let (requests, connection) = h2::client::handshake(stream).await.map_err(io::Error::other)?;
-                // Its end shows in the requests.
+                // If it ends, requests fail.
                 tokio::spawn(async { connection.await.ok() });
                 Ok(requests)
             })
@@ -54,7 +54,7 @@ impl EtcdLoad {
         Ok(Self { runtime, connections, callers, uri: format!("http://{server}/etcdserverpb.KV/Put") })
     }
 
-    /// Puts what `sequence` says, one op of each caller at a time.
+    /// Runs the puts of `sequence`, each caller one at a time.
     pub(crate) fn run(&mut self, sequence: Sequence, limits: Limits<'_>) -> Result<Measured> {
         let shared = RefCell::new(Shared { meter: Meter::start(limits), sequence });
         let Self { runtime, connections, callers, uri } = self;
@@ -81,7 +81,7 @@ fn failed(why: impl std::fmt::Display) -> BenchError {
     BenchError::Failed(format!("etcd: {why}"))
 }
 
-/// One put after the other, until the time is over.
+/// Puts one value after the other, until the time is up.
 async fn call(mut requests: SendRequest<Bytes>, uri: &str, shared: &RefCell<Shared<'_>>) -> Result<()> {
     let mut is_going_on = true;
     while is_going_on {
@@ -145,7 +145,7 @@ mod tests {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
         std::thread::scope(|scope| {
             scope.spawn(move || serve(&listener, status));
-            // Dropped before the server is waited for, which ends with its connections.
+            // Dropped before the server is joined, which ends when its connections do.
             let mut load = EtcdLoad::connect(address, 2, 8).unwrap();
             load.run(Sequence::new(Work::Put, 1), limits(&Stop::new()))
         })
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_is_encoded_as_protocol_buffers_are() {
+    fn a_put_is_encoded_as_a_protocol_buffer() {
         let step = Sequence::new(Work::Put, 1).next().unwrap();
         let bytes = encode(&step);
         assert_eq!(bytes[..7], [0, 0, 0, 0, 84, 0x0a, 16]);

@@ -1,37 +1,36 @@
-//! One caller's large values: a client of ours, and the values of both sides.
+//! One caller that puts and gets large values: a NICEKV client, and the values that both sides of a
+//! comparison use.
 //!
-//! A value is computed once; what tells it from others, and its parts from those of others, is a stamp in every [`STAMP_EVERY`] bytes, which costs next to nothing: both sides' figures
-//! are of moving values, and not of making them.
+//! The bytes of a value are computed once. A stamp in every [`STAMP_EVERY`] bytes distinguishes
+//! values and their parts from each other at next to no cost: the figures are of moving values, not
+//! of computing them.
 
 use super::driver::Driver;
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter, submit_request};
 use crate::error::{BenchError, Result};
-use crate::workload::{Random, Step};
+use crate::workload::Step;
 use nicekv_client::{Answer, Config, Keyspace, OperationError, Outcome, Request};
 use nicekv_proto::{Expiry, KeyspaceId, Operation};
 use nicekv_runtime::{new_client_id, now};
 use std::net::SocketAddrV4;
 
-/// Of the values that are compared.
+/// Bytes of a large value.
 pub(crate) const LARGE_BYTES: usize = 1 << 20;
-/// Keys of a workload.
+/// Keys of a workload with large values.
 pub(crate) const LARGE_KEYS: u32 = 32;
-/// Puts of one run: nodes keep for ten seconds what was written over, which is to fit in memory.
+/// Most puts of one run: nodes keep overwritten values for ten seconds, and these must fit in
+/// memory.
 pub(crate) const PUTS_MAX: usize = 256;
-/// Less than a chunk, so that there is one in each.
+/// Bytes between two stamps: less than a chunk, so that every chunk has one.
 const STAMP_EVERY: usize = 512;
 const STAMP_BYTES: usize = size_of::<u64>();
 
-/// Writes bytes that are no stamp, once.
+/// Fills a value with bytes that are not a stamp.
 pub(crate) fn fill(bytes: &mut [u8]) {
-    let mut random = Random(0);
-    bytes.chunks_mut(STAMP_BYTES).for_each(|word| {
-        let drawn = random.next().to_le_bytes();
-        word.copy_from_slice(&drawn[..word.len()]);
-    });
+    fastrand::Rng::with_seed(0).fill(bytes);
 }
 
-/// Makes `bytes` the value of an op.
+/// Stamps `bytes`, which makes it the value of an op.
 pub(crate) fn stamp(bytes: &mut [u8], step: &Step) {
     let stamp = step.stamp().to_le_bytes();
     for part in bytes.chunks_mut(STAMP_EVERY) {
@@ -44,12 +43,12 @@ pub(crate) fn stamp(bytes: &mut [u8], step: &Step) {
 pub(crate) struct LargeLoad {
     driver: Driver,
     keyspace: KeyspaceId,
-    /// Of the op under way: what is put, or what is to be got.
+    /// The value to put, or the expected value of a get.
     value: Vec<u8>,
 }
 
 impl LargeLoad {
-    /// A client whose socket belongs to the calling thread's network namespace, and whose values are so long.
+    /// A client whose socket belongs to the calling thread's network namespace.
     pub(crate) fn bind(
         address: SocketAddrV4,
         keyspace: impl Into<Keyspace>,
@@ -63,7 +62,7 @@ impl LargeLoad {
         Ok(Self { driver, keyspace: id, value })
     }
 
-    /// Carries out `steps`, one after the other, until the time or they are over, or so many puts as nodes have room for.
+    /// Runs `steps` one after the other, until the time is up, at most [`PUTS_MAX`] puts.
     pub(crate) fn run(
         &mut self,
         steps: impl IntoIterator<Item = Step>,
@@ -81,7 +80,7 @@ impl LargeLoad {
         Ok(Measured { retries, ..meter.finish()? })
     }
 
-    /// An op, until it is answered.
+    /// Runs an op until it is answered.
     pub(crate) fn execute(&mut self, step: &Step) -> Result<()> {
         stamp(&mut self.value, step);
         let key = step.key();
@@ -119,7 +118,7 @@ fn check(
     }
 }
 
-/// Whether a step of a run is to be carried out: no more puts are than nodes have room for.
+/// A filter of the steps of a run: false after [`PUTS_MAX`] puts.
 pub(crate) fn bounded() -> impl FnMut(&Step) -> bool {
     let mut puts = 0;
     move |step| {
@@ -134,7 +133,7 @@ mod tests {
     use crate::workload::{Sequence, Work};
 
     #[test]
-    fn every_chunk_of_a_value_tells_whose_it_is() {
+    fn every_chunk_of_a_value_has_a_stamp() {
         let mut steps = Sequence::of_first(LARGE_KEYS, Work::Put, 1);
         let mut value_of = |bytes: &mut Vec<u8>| {
             stamp(bytes, &steps.next().unwrap());
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_was_not_put_is_no_answer() {
+    fn a_value_that_was_not_put_is_rejected() {
         let get = Sequence::of_first(1, Work::Get, 1).next().unwrap();
         let answer = |value| {
             Ok(Answer {
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_of_a_run_are_bounded_and_gets_are_not() {
+    fn a_run_bounds_puts_but_not_gets() {
         let count = |work| Sequence::new(work, 1).take(1_000).take_while(bounded()).count();
         assert_eq!((count(Work::Put), count(Work::Get)), (PUTS_MAX, 1_000));
     }

@@ -1,6 +1,7 @@
-//! Redis and one caller's large values: a SET with its WAIT counts as one op.
+//! One caller that puts and gets large values in Redis: a SET with its WAIT counts as one op.
 //!
-//! A command is put together in place, so that a value is copied by nobody but the kernel. Waiting is as our own client waits.
+//! Commands are built in place, so that only the kernel copies values. It waits for answers as the
+//! NICEKV client does: it busy-polls, then sleeps.
 
 use super::large::{bounded, fill, stamp};
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
@@ -20,14 +21,14 @@ pub(crate) struct LargeRedis {
     busy_poll: BusyPoll,
     set: Command,
     get: Vec<u8>,
-    /// What the answer to a get is to be.
+    /// The expected answer to a get.
     value: Command,
-    /// What the answer to a set is to be.
+    /// The expected answer to a set.
     stored: Vec<u8>,
     answer: Vec<u8>,
 }
 
-/// Bytes with a value in them.
+/// The bytes of a command or of an answer, with the place of the value in them.
 struct Command {
     bytes: Vec<u8>,
     value: std::ops::Range<usize>,
@@ -49,7 +50,8 @@ impl Command {
 }
 
 impl LargeRedis {
-    /// Connects from the calling thread's network namespace. So many replicas must have acknowledged a SET.
+    /// Connects from the calling thread's network namespace. A SET counts when `replicas` replicas
+    /// have acknowledged it.
     pub(crate) fn connect(server: SocketAddrV4, value_bytes: usize, replicas: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
@@ -74,7 +76,7 @@ impl LargeRedis {
         })
     }
 
-    /// Carries out `steps`, as [`super::large::LargeLoad::run`] does.
+    /// Runs `steps`, as [`super::large::LargeLoad::run`] does.
     pub(crate) fn run(
         &mut self,
         steps: impl IntoIterator<Item = Step>,
@@ -90,7 +92,7 @@ impl LargeRedis {
         meter.finish()
     }
 
-    /// An op, until it is answered.
+    /// Runs an op until it is answered.
     pub(crate) fn execute(&mut self, step: &Step) -> Result<()> {
         let Self { stream, busy_poll, set, get, value, stored, answer } = self;
         let key = step.key();
@@ -107,7 +109,7 @@ impl LargeRedis {
             stream.write(&command[done..])
         })?;
         let length = expected.len();
-        // A wrong answer may be shorter: its first byte tells.
+        // A wrong answer may be shorter, but its first byte differs.
         move_all(stream, busy_poll, length, (true, "read from"), |stream, done| {
             let read = stream.read(&mut answer[done..length])?;
             let is_right = answer[0] == expected[0];
@@ -121,7 +123,7 @@ impl LargeRedis {
     }
 }
 
-/// Writes or reads so many bytes.
+/// Writes or reads `count` bytes.
 fn move_all(
     stream: &mut TcpStream,
     busy_poll: &mut BusyPoll,
@@ -166,7 +168,8 @@ mod tests {
 
     const VALUE_BYTES: usize = 300_000;
 
-    /// Runs `work` against a server that keeps the last value, changes it by `change`, and acknowledges for `replicas`.
+    /// Runs `work` against a server that keeps the last value, changes it by `change`, and
+    /// acknowledges for `replicas`.
     fn run(works: &[Work], change: fn(&mut Vec<u8>), replicas: usize) -> Result<Measured> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_read() {
+    fn a_stored_value_is_read() {
         assert!(run(&[Work::Preload, Work::Get], |_| {}, 2).unwrap().operations > 0);
         assert!(run(&[Work::Put], |_| {}, 2).unwrap().operations > 0);
     }

@@ -1,37 +1,46 @@
-//! The native client under load: [`ClientCore`] over [`UdpEndpoint`], one op per datagram unless it may bundle.
+//! The native client under load: one op per datagram, unless the keyspace lets the client batch
+//! them.
 
 use super::driver::Driver;
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
-use crate::workload::{Sequence, Step};
+use crate::session::Session;
+use crate::workload::{Sequence, Step, Work};
 use nicekv_client::{Answer, Config, Keyspace, OperationError, Outcome};
 use nicekv_proto::{KeyspaceId, Now};
 use nicekv_runtime::{new_client_id, now};
 use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// Fills caches and connections before a measurement.
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
+/// Every key is stored by then.
+pub(crate) const PRELOAD_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const PRELOADERS: Callers = Callers { count: 64, at_once: 1 };
 
 /// A client of a NICEKV cluster.
 pub(crate) struct NativeLoad {
     driver: Driver,
     keyspace: KeyspaceId,
-    /// What each request in flight asks for, and for which caller, by the index of its ticket.
+    /// The op and the caller of each request in flight, by the index of its ticket.
     steps: Vec<Option<(Step, usize)>>,
-    /// How many ops of each caller are in flight.
+    /// Ops in flight of each caller.
     callers: Vec<usize>,
-    /// Callers that have all their answers.
+    /// Callers without ops in flight.
     free: Vec<usize>,
 }
 
-/// How many there are who ask, each for its next ops when all of the last ones are answered.
+/// Callers of a closed loop. Each sends its next ops when all its last ops are answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Callers {
     pub(crate) count: usize,
-    /// Ops of each caller at once.
+    /// Ops that each caller sends at once.
     pub(crate) at_once: usize,
 }
 
 impl Callers {
     /// Callers with one op each.
-    pub(crate) fn single(count: usize) -> Self {
+    pub(crate) const fn single(count: usize) -> Self {
         Self { count, at_once: 1 }
     }
 }
@@ -45,7 +54,6 @@ impl NativeLoad {
         Ok(Self { driver, keyspace: id, steps: Vec::new(), callers: Vec::new(), free: Vec::new() })
     }
 
-    /// Runs `sequence`.
     pub(crate) fn run(
         &mut self,
         mut sequence: Sequence,
@@ -71,7 +79,24 @@ impl NativeLoad {
         Ok(Measured { retries, ..meter.finish()? })
     }
 
-    /// Callers that have all their answers ask for more.
+    /// Runs `work` for a round of the session, after a warm-up.
+    pub(crate) fn run_warm(
+        &mut self,
+        work: Work,
+        round: u64,
+        callers: Callers,
+        session: &Session,
+    ) -> Result<Measured> {
+        self.run(Sequence::new(work, 2 * round), callers, session.limits(WARM_UP))?;
+        self.run(Sequence::new(work, 2 * round + 1), callers, session.limits(session.round_time()))
+    }
+
+    /// Stores every key that gets read.
+    pub(crate) fn preload(&mut self, limits: Limits<'_>) -> Result<Measured> {
+        self.run(Sequence::new(Work::Preload, 0), PRELOADERS, limits)
+    }
+
+    /// Sends the next ops of every caller that has none in flight.
     fn ask(&mut self, now: Now, sequence: &mut Sequence, at_once: usize) -> Result<()> {
         while let Some(caller) = self.free.pop() {
             for step in sequence.by_ref().take(at_once) {
@@ -91,7 +116,7 @@ impl NativeLoad {
         Ok(())
     }
 
-    /// Checks what has been answered; how many that were.
+    /// Checks the answers that have arrived; returns their number.
     fn take_answers(&mut self, failures: &mut Failures) -> u64 {
         let mut finished = 0;
         while let Some(completion) = self.driver.core.poll_event() {
@@ -115,7 +140,7 @@ fn is_right(step: &Step, result: std::result::Result<Answer<'_>, OperationError>
     })
 }
 
-/// Ops that failed or were answered wrongly.
+/// Ops that failed or got a wrong answer.
 #[derive(Default)]
 struct Failures {
     count: u64,
@@ -148,7 +173,6 @@ impl Failures {
 mod tests {
     use super::*;
     use crate::load::testing::limits;
-    use crate::workload::Work;
     use nicekv_proto::placement::Vrings;
     use nicekv_proto::{Datagram, Form, OpId, Reply, Status};
     use nicekv_runtime::{Stop, UdpEndpoint, readable, wait};
@@ -156,7 +180,7 @@ mod tests {
 
     type AnswerTo = fn(&[u8]) -> (Status, Option<Vec<u8>>);
 
-    /// Runs `work` against something that answers each key by `answer`.
+    /// Runs `work` against a server that answers each key by `answer`.
     fn run(work: Work, answer: AnswerTo) -> Result<Measured> {
         let mut server = UdpEndpoint::bind_switch("lo", 0).unwrap();
         let vrings = Vrings::on_loopback(server.local_address().port());

@@ -1,32 +1,31 @@
-//! An open loop: requests come at a rate, whether or not earlier ones are answered, as those of many users do.
+//! An open loop: requests arrive at a rate, whether or not earlier requests are answered, as those
+//! of many users do.
 
 use super::Limits;
+use super::driver::Driver;
 use crate::error::{BenchError, Result};
 use crate::workload::Sequence;
 use nicekv_client::{ClientCore, Config, Outcome};
 use nicekv_proto::KeyspaceId;
 use nicekv_proto::placement::Vrings;
-use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, receive_into, wait};
+use nicekv_runtime::{new_client_id, now};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// A request is given up after so long: users of an overloaded store wait no longer.
+/// A request is given up after this time: users of an overloaded store wait no longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between two looks at how many requests are due.
+/// Interval at which requests that are due are sent.
 const TURN: Duration = Duration::from_micros(200);
-/// Batches received before requests are looked at.
-const RECEIVE_ROUNDS_MAX: usize = 8;
-
-/// What became of the requests.
+/// The outcomes of the offered requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Offered {
-    /// Requests that came.
+    /// Requests that arrived at the client.
     pub(crate) offered: u64,
     /// Answered in time.
     pub(crate) answered: u64,
-    /// Not taken, or given up before anything was sent: the client had too many.
+    /// Rejected by the client, which had too many in flight, before anything was sent.
     pub(crate) refused: u64,
-    /// Sent, and not answered in time.
+    /// Sent, but not answered in time.
     pub(crate) failed: u64,
     /// Datagrams sent again.
     pub(crate) retries: u64,
@@ -39,7 +38,7 @@ impl Offered {
         self.answered as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Datagrams sent again, of a hundred requests that were sent.
+    /// Datagrams sent again per hundred requests that were sent.
     pub(crate) fn retries_percent(&self) -> f64 {
         100.0 * self.retries as f64 / (self.answered + self.failed).max(1) as f64
     }
@@ -53,9 +52,9 @@ pub(crate) fn offer(
     rate: f64,
     limits: Limits<'_>,
 ) -> Result<Offered> {
-    let system = || BenchError::system("use the client's socket");
-    let mut endpoint = UdpEndpoint::bind(address).map_err(system())?;
-    let mut core = ClientCore::new(Config::new(new_client_id().map_err(system())?, vrings));
+    let failed = || BenchError::system("open a client's socket");
+    let config = Config::new(new_client_id().map_err(failed())?, vrings);
+    let mut driver = Driver::bind(address, config).map_err(failed())?;
     let (mut counts, begun) = (Offered::default(), now());
     loop {
         let turn = now();
@@ -66,22 +65,18 @@ pub(crate) fn offer(
         }
         let due = (rate * elapsed.as_secs_f64()) as u64 - counts.offered;
         counts.offered += due;
-        let taken = due.min(core.room() as u64);
+        let taken = due.min(driver.core.room() as u64);
         counts.refused += due - taken;
         for step in sequence.by_ref().take(taken as usize) {
-            super::submit(&mut core, turn, KeyspaceId::DEFAULT, &step, ANSWER_TIMEOUT)?;
+            super::submit(&mut driver.core, turn, KeyspaceId::DEFAULT, &step, ANSWER_TIMEOUT)?;
         }
-        endpoint.send_with(|out| core.poll_transmit(out)).map_err(system())?;
-        wait(&mut [readable(&endpoint)], Some(turn.after(TURN))).map_err(system())?;
-        // Not when the turn began: what answers take would seem shorter than it is.
-        receive_into(&mut core, &mut endpoint, RECEIVE_ROUNDS_MAX).map_err(system())?;
-        core.handle_deadline(now());
-        count_answers(&mut core, &mut counts);
+        driver.turn_until(turn.after(TURN))?;
+        count_answers(&mut driver.core, &mut counts);
     }
     if limits.stop.is_stopped() {
         return Err(BenchError::Interrupted);
     }
-    counts.retries = core.counters().retries;
+    counts.retries = driver.core.counters().retries;
     Ok(counts)
 }
 

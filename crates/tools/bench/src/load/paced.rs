@@ -1,19 +1,21 @@
-//! Puts at a fixed pace, whether or not earlier ones are answered: what a moment without answers looks like to clients.
+//! Puts at a fixed pace, whether or not earlier puts are answered: how clients see an outage.
 
+use super::driver::Driver;
 use crate::error::{BenchError, Result};
 use nicekv_client::{ClientCore, Config, Keyspace, Outcome, Request};
 use nicekv_proto::{Expiry, Now, Operation};
-use nicekv_runtime::{UdpEndpoint, new_client_id, now, readable, wait};
+use nicekv_runtime::{new_client_id, now};
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Puts in flight are bounded by this time and the pace.
+/// With the pace it bounds the number of puts in flight.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const VALUE: &[u8] = b"sixty-four bytes or so, as in the other benches, to have some log";
 
-/// Puts one key after the other, every `pace_ns`, until `stopped`, from a socket of the calling thread's network namespace. When each
-/// of them succeeded, on the boot-time clock, ascending.
+/// Puts one key after the other, every `pace_ns`, until `stopped`, from a socket of the calling
+/// thread's network namespace. Returns when each put succeeded, on the boot-time clock, in
+/// ascending order.
 pub(crate) fn put(
     address: SocketAddrV4,
     keyspace: Keyspace,
@@ -21,25 +23,18 @@ pub(crate) fn put(
     pace_ns: u64,
     stopped: &AtomicBool,
 ) -> Result<Vec<u64>> {
-    let system = || BenchError::system("use the client's socket");
-    let mut endpoint = UdpEndpoint::bind(address).map_err(system())?;
-    let mut core = ClientCore::new(Config::new(new_client_id().map_err(system())?, keyspace));
+    let failed = || BenchError::system("open a client's socket");
+    let config = Config::new(new_client_id().map_err(failed())?, keyspace);
+    let mut driver = Driver::bind(address, config).map_err(failed())?;
     let mut successes_ns = Vec::new();
     let mut next_ns = now().boot_ns;
     for key in keys.iter().cycle() {
         let request = Request::update(key, Operation::Set { value: VALUE, expiry: Expiry::Never });
-        super::submit_request(&mut core, now(), keyspace.id, request, ANSWER_TIMEOUT)?;
+        super::submit_request(&mut driver.core, now(), keyspace.id, request, ANSWER_TIMEOUT)?;
         next_ns += pace_ns;
         while now().boot_ns < next_ns {
-            endpoint.send_with(|out| core.poll_transmit(out)).map_err(system())?;
-            let deadline_ns = core.next_deadline().map_or(next_ns, |deadline_ns| deadline_ns.min(next_ns));
-            wait(&mut [readable(&endpoint)], Some(deadline_ns)).map_err(system())?;
-            let now = now();
-            endpoint
-                .receive(|message| core.handle_datagram(now, message.from, message.bytes))
-                .map_err(system())?;
-            core.handle_deadline(now);
-            take_successes(&mut core, now, &mut successes_ns);
+            let now = driver.turn_until(next_ns)?;
+            take_successes(&mut driver.core, now, &mut successes_ns);
         }
         if stopped.load(Ordering::Relaxed) {
             break;

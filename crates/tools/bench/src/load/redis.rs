@@ -1,7 +1,8 @@
-//! Redis under load: one connection per caller, one command (a SET with its WAIT counts as one) in flight on each.
+//! Redis under load: one connection per caller, one command (a SET with its WAIT counts as one) in
+//! flight on each.
 //!
-//! One thread serves all connections through epoll, with one `write` and one `read` per op and no change of interest, and waits as
-//! our own client does.
+//! One thread serves all connections through epoll, with one `write` and one `read` per op and no
+//! change of interest. It waits for answers as the NICEKV client does: it busy-polls, then sleeps.
 
 use super::{ANSWER_TIMEOUT, Limits, Measured, Meter};
 use crate::error::{BenchError, Result};
@@ -12,10 +13,10 @@ use rustix::fd::OwnedFd;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 
-/// Longest answer that is read at once, errors included.
+/// Most bytes of an answer, errors included, that are read at once.
 const ANSWER_BYTES_MAX: usize = 4_096;
 
-/// Connections that are looked at in one turn.
+/// Connections served per `epoll_wait`.
 const EVENTS_MAX: usize = 64;
 const NO_EVENT: epoll::Event =
     epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
@@ -29,7 +30,8 @@ pub(crate) struct RedisLoad {
     busy_poll: BusyPoll,
     /// Replicas that must have acknowledged a SET before it counts.
     wait_for: Option<usize>,
-    /// Commands that are sent at once, each time when all are answered; they share a WAIT.
+    /// Commands sent at once on a connection, whenever all its earlier ones are answered. They
+    /// share a WAIT.
     pipeline: usize,
 }
 
@@ -38,13 +40,12 @@ struct Connection {
     /// Commands in flight.
     steps: u64,
     request: Vec<u8>,
-    /// Exactly what a right answer is.
+    /// The bytes of the right answer.
     expected: Vec<u8>,
     answer: [u8; ANSWER_BYTES_MAX],
     answer_bytes: usize,
 }
 
-/// What a read has shown of an answer.
 enum Progress {
     Partial,
     Complete,
@@ -69,12 +70,12 @@ impl RedisLoad {
         Ok(Self { connections, epoll, busy_poll: BusyPoll::new(BusyPoll::DEFAULT), wait_for, pipeline: 1 })
     }
 
-    /// The same, with so many commands at once on each connection.
+    /// The same load with `pipeline` commands at once on each connection.
     pub(crate) fn pipelined(self, pipeline: usize) -> Self {
         Self { pipeline, ..self }
     }
 
-    /// Runs `sequence`, one caller for each connection.
+    /// Runs `sequence` with one caller per connection.
     pub(crate) fn run(&mut self, mut sequence: Sequence, limits: Limits<'_>) -> Result<Measured> {
         let mut meter = Meter::start(limits);
         let mut in_flight = 0;
@@ -92,7 +93,8 @@ impl RedisLoad {
                 } else {
                     continue;
                 }
-                // As soon as the connection is free: its server need not wait for the others.
+                // The next commands follow at once: the server must not wait for the other
+                // connections.
                 let count = if meter.finished.is_none() { pipeline } else { 0 };
                 if !self.connections[index].send(sequence.by_ref().take(count), self.wait_for)? {
                     in_flight -= 1;
@@ -103,13 +105,13 @@ impl RedisLoad {
         meter.finish()
     }
 
-    /// Waits for connections with input, as our own client does.
+    /// Waits for connections with input.
     fn wait(&mut self, ready: &mut Vec<usize>) -> Result<()> {
         ready.clear();
         let mut events = [NO_EVENT; EVENTS_MAX];
         let mut count = 0;
         while count == 0 {
-            // One system call for each look, which is the last one if something is ready.
+            // Each poll is one system call, and the last one if a connection is ready.
             let is_lingering = self.busy_poll.is_on();
             let timeout = if is_lingering { AT_ONCE } else { AT_LAST };
             count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
@@ -136,7 +138,7 @@ impl Connection {
         Self { stream, steps: 0, request, expected, answer: [0; ANSWER_BYTES_MAX], answer_bytes: 0 }
     }
 
-    /// Sends commands at once; false if there are none.
+    /// Sends all `steps` at once; false if there are none.
     fn send(&mut self, steps: impl Iterator<Item = Step>, wait_for: Option<usize>) -> Result<bool> {
         self.request.clear();
         self.expected.clear();
@@ -153,7 +155,8 @@ impl Connection {
         if let Some(replicas) = wait_for.filter(|_| is_put) {
             encode_wait(replicas, &mut self.request, &mut self.expected);
         }
-        // A request is far smaller than the socket's buffer, which the answer before has shown to be empty.
+        // It fits: a request is far smaller than the socket's buffer, which is empty since the last
+        // answer came.
         self.stream.write_all(&self.request).map_err(BenchError::system("write to redis"))?;
         Ok(true)
     }
@@ -181,7 +184,7 @@ impl Connection {
     }
 }
 
-/// The command of an op, and its right answer.
+/// Appends the command of an op, and its right answer.
 fn encode(step: &Step, request: &mut Vec<u8>, expected: &mut Vec<u8>) {
     let (key, value) = (step.key(), step.value());
     const { assert!(KEY_BYTES == 16 && VALUE_BYTES == 64, "the lengths are written out below") };
@@ -202,7 +205,7 @@ fn encode(step: &Step, request: &mut Vec<u8>, expected: &mut Vec<u8>) {
     expected.extend_from_slice(b"+OK\r\n");
 }
 
-/// Waits until replicas have acknowledged all puts of the connection.
+/// Appends a WAIT for all puts of the connection, and its right answer.
 fn encode_wait(replicas: usize, request: &mut Vec<u8>, expected: &mut Vec<u8>) {
     let timeout_ms = ANSWER_TIMEOUT.as_millis();
     // Writing to a vector cannot fail.
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn right_answers_are_counted_with_and_without_epoll() {
+    fn right_answers_are_counted_with_one_and_with_many_connections() {
         for callers in [1, 8] {
             assert!(run(Work::Get, callers, None, right_value).unwrap().operations > 0);
             let put = run(Work::Put, callers, Some(2), |_| b"+OK\r\n:2\r\n".to_vec());

@@ -1,18 +1,19 @@
 //! The rows of large values, beside Redis.
 
 use super::pair::Peer;
-use super::{Bench, CLIENT, NODES, PRELOAD_TIMEOUT, Place, Target};
+use super::{Bench, NODES, Place, Target};
 use crate::bridge::Bridge;
 use crate::error::{BenchError, Result};
-use crate::lab::Lab;
+use crate::lab::{CLIENT, Lab};
 use crate::load::large_redis::LargeRedis;
+use crate::load::native::PRELOAD_TIMEOUT;
 use crate::load::{Limits, Measured};
 use crate::redis_server::RedisServer;
 use crate::workload::Work;
 use nicekv_lab::topology::Host;
 use serde_json::{Map, Value};
 
-/// Servers, the first of which is asked, under our own load.
+/// Redis servers, and the load, which asks the first of them.
 struct Large {
     load: LargeRedis,
     target: Target,
@@ -41,7 +42,7 @@ impl Bench<'_> {
         let connect = || LargeRedis::connect(address, target.value_bytes(), replicas);
         let mut load = hosts.inside(CLIENT, connect)?.map_err(BenchError::system("connect to redis"))?;
         if target.work() == Work::Get {
-            load.run(target.preload(), self.limits(PRELOAD_TIMEOUT))?;
+            load.run(target.preload(), self.session.limits(PRELOAD_TIMEOUT))?;
         }
         Ok(Box::new(Large { load, target: *target, servers, bridge }))
     }

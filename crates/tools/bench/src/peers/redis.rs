@@ -1,10 +1,11 @@
 //! The rows beside Redis.
 
 use super::pair::Peer;
-use super::{Bench, CLIENT, NODES, PEER_PORT, PRELOAD_TIMEOUT, Target, WARM_UP};
+use super::{Bench, NODES, PEER_PORT, Target};
 use crate::cost::MachineTime;
-use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab};
+use crate::error::Result;
+use crate::lab::{CLIENT, Engine, Lab};
+use crate::load::native::{PRELOAD_TIMEOUT, WARM_UP};
 use crate::load::redis::RedisLoad;
 use crate::load::{Limits, Measured};
 use crate::netns::Hosts;
@@ -13,7 +14,7 @@ use crate::workload::{KEYS, Sequence, Work};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// Servers, the first of which is asked, under our own load.
+/// Redis servers under the bench's own load, which asks the first of them.
 struct Redis {
     load: RedisLoad,
     work: Work,
@@ -26,12 +27,12 @@ struct Benchmarked<'a> {
     lab: &'a Lab,
     server: RedisServer,
     options: Vec<String>,
-    /// From which follows how many ops last for how long.
+    /// Ops per second, by which the length of a run is chosen.
     expected_rate: f64,
 }
 
 impl Bench<'_> {
-    /// P2 and P3, beside one server under the load generator that gets more out of it.
+    /// P2 and P3: one server, under the load generator that measures the higher rate.
     pub(super) fn start_redis_for_gets<'a>(
         &self,
         target: &Target,
@@ -40,19 +41,20 @@ impl Bench<'_> {
     ) -> Result<Box<dyn Peer + 'a>> {
         let mut servers = self.start_redis(lab.hosts(), 1, target.engine)?;
         let mut load = connect(lab, &servers, target)?;
-        load.run(Sequence::new(Work::Preload, 0), self.limits(PRELOAD_TIMEOUT))?;
-        let own =
-            |load: &mut RedisLoad, duration| load.run(Sequence::new(Work::Get, 0), self.limits(duration));
+        load.run(Sequence::new(Work::Preload, 0), self.session.limits(PRELOAD_TIMEOUT))?;
+        let own = |load: &mut RedisLoad, duration| {
+            load.run(Sequence::new(Work::Get, 0), self.session.limits(duration))
+        };
         own(&mut load, WARM_UP)?;
-        let own_rate = own(&mut load, self.round_time())?.throughput();
+        let own_rate = own(&mut load, self.session.round_time())?.throughput();
         let server = servers.pop().expect("started above");
         let options = redis_server::options(target.callers, target.at_once, KEYS);
         let benchmarked = Benchmarked { lab, server, options, expected_rate: own_rate };
-        let benchmark_rate = benchmarked.rate(benchmarked.gets(self.round_time()))?;
+        let benchmark_rate = benchmarked.rate(benchmarked.gets(self.session.round_time()))?;
         let is_own = own_rate >= benchmark_rate;
         let chosen = if is_own { "own" } else { "redis-benchmark" };
         eprintln!(
-            "redis under our load: {own_rate:.0} op/s, under redis-benchmark: {benchmark_rate:.0}; using {chosen}"
+            "redis under the bench's load: {own_rate:.0} op/s, under redis-benchmark: {benchmark_rate:.0}; using {chosen}"
         );
         parameters.insert("peer_version".into(), self.redis_version.clone().into());
         parameters.insert("peer_load".into(), chosen.into());
@@ -79,7 +81,7 @@ impl Bench<'_> {
     /// A primary and its replicas, each on a node's host.
     pub(super) fn start_redis(&self, hosts: &Hosts, count: u8, engine: Engine) -> Result<Vec<RedisServer>> {
         let group = Group { count, port: PEER_PORT, durable: engine == Engine::Durable };
-        group.start(hosts, CLIENT, self.directory.path(), &self.stop)
+        group.start(hosts, CLIENT, self.session.directory(), &self.session.stop)
     }
 }
 
@@ -94,7 +96,7 @@ impl Benchmarked<'_> {
         (self.expected_rate * duration.as_secs_f64()) as u64
     }
 
-    /// Gets per second, 0 without `redis-benchmark`.
+    /// Gets per second; 0 if `redis-benchmark` is not installed.
     fn rate(&self, gets: u64) -> Result<f64> {
         let server = self.server.address();
         let run = || redis_server::benchmark(server, "get", gets, &self.options);
@@ -109,11 +111,10 @@ impl Peer for Benchmarked<'_> {
     }
 }
 
-/// One connection to the first server per caller; with others, an op waits for all of them.
+/// Opens one connection per caller to the first server. An op waits for all the other servers.
 fn connect(lab: &Lab, servers: &[RedisServer], target: &Target) -> Result<RedisLoad> {
     let wait_for = (servers.len() > 1).then_some(servers.len() - 1);
     let server = servers[0].address();
-    let connect = || RedisLoad::connect(server, target.callers, wait_for);
-    let load = lab.inside(CLIENT, connect)?.map_err(BenchError::system("connect to redis"))?;
+    let load = lab.client(CLIENT, |_| RedisLoad::connect(server, target.callers, wait_for))?;
     Ok(load.pipelined(target.at_once))
 }

@@ -1,4 +1,4 @@
-//! The targets of `bench peers`: what is compared, and which ratios are due.
+//! The targets of `bench peers`: what is compared, and which ratios to reach.
 
 use crate::lab::Engine;
 use crate::load::Measured;
@@ -6,43 +6,43 @@ use crate::load::large::{LARGE_BYTES, LARGE_KEYS};
 use crate::report::Goal;
 use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 
-/// Keys that are hot, all of which a switch keeps.
-const KEPT: u32 = 16;
+/// Number of hot keys, all of whose values are in the switch.
+const HOT_KEYS: u32 = 16;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Experiment {
-    /// A get, and a datagram that is just sent back.
+    /// Gets, beside echoed datagrams.
     Echo,
-    /// Gets from one Redis server.
+    /// Gets, beside one Redis server.
     Get,
-    /// Puts to three replicas, and SETs that two Redis replicas have acknowledged.
+    /// Puts to three replicas, beside SETs that two Redis replicas acknowledge.
     Put,
-    /// Puts to three replicas, and puts to three members of etcd.
+    /// Puts to three replicas, beside puts to three members of etcd.
     Etcd,
-    /// Gets of large values from one Redis server.
+    /// Gets of large values, beside one Redis server.
     LargeGet,
-    /// Puts of large values to three replicas, and SETs that two Redis replicas have acknowledged; where the servers are.
+    /// The same with puts of large values; on which network the Redis servers are.
     LargePut(Place),
 }
 
-/// What is between the hosts of a peer.
+/// The network between the hosts of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// What is between ours.
+    /// The same as NICEKV's.
     Lab,
     /// A bridge, on which TCP keeps its offloads.
     Bridge,
 }
 
-/// What is taken from a run.
+/// The figure taken from a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
     Throughput,
     MeanTime,
 }
 
-/// One figure to reach.
+/// One ratio to reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) id: &'static str,
@@ -50,29 +50,39 @@ pub(super) struct Target {
     pub(super) experiment: Experiment,
     pub(super) engine: Engine,
     pub(super) callers: usize,
-    /// Ops of each caller at once.
+    /// Ops that each caller sends at once.
     pub(super) at_once: usize,
-    /// Of a few keys whose values are in the switch.
+    /// It gets a few keys whose values are in the switch.
     pub(super) is_in_switch: bool,
     pub(super) quantity: Quantity,
     pub(super) goal: Goal,
     pub(super) peer: &'static str,
 }
 
-/// Of gets that a node's kernel or the switch answers.
-const fn kernel(
-    id: &'static str,
-    (title, is_in_switch): (&'static str, bool),
+/// A target for values that fit a datagram. One caller's figure is a time, that of several a rate.
+const fn target(
+    (id, title): (&'static str, &'static str),
     (experiment, peer): (Experiment, &'static str),
+    engine: Engine,
     callers: usize,
     goal: Goal,
 ) -> Target {
     let quantity = if callers == 1 { Quantity::MeanTime } else { Quantity::Throughput };
-    let engine = Engine::Memory;
-    Target { id, title, experiment, engine, callers, at_once: 1, is_in_switch, quantity, goal, peer }
+    Target { id, title, experiment, engine, callers, at_once: 1, is_in_switch: false, quantity, goal, peer }
 }
 
-/// Of values of [`LARGE_BYTES`], one in flight.
+/// A target for gets that a node's kernel or the switch answers.
+const fn kernel(
+    id: &'static str,
+    (title, is_in_switch): (&'static str, bool),
+    peer: (Experiment, &'static str),
+    callers: usize,
+    goal: Goal,
+) -> Target {
+    Target { is_in_switch, ..target((id, title), peer, Engine::Memory, callers, goal) }
+}
+
+/// A target for values of [`LARGE_BYTES`], one in flight.
 const fn large(
     id: &'static str,
     title: &'static str,
@@ -80,20 +90,8 @@ const fn large(
     (engine, peer): (Engine, &'static str),
     at_least: f64,
 ) -> Target {
-    let goal = Goal::AtLeast(at_least);
     let quantity = Quantity::Throughput;
-    Target {
-        id,
-        title,
-        experiment,
-        engine,
-        callers: 1,
-        at_once: 1,
-        is_in_switch: false,
-        quantity,
-        goal,
-        peer,
-    }
+    Target { quantity, ..target((id, title), (experiment, peer), engine, 1, Goal::AtLeast(at_least)) }
 }
 
 const WAIT: (Engine, &str) = (Engine::Memory, "redis-wait-2");
@@ -103,103 +101,25 @@ const SWITCH: (&str, bool) = ("get answered in the switch", true);
 const ECHO: (Experiment, &str) = (Experiment::Echo, "udp-echo");
 const REDIS: (Experiment, &str) = (Experiment::Get, "redis");
 
+const PUT: (Experiment, &str) = (Experiment::Put, WAIT.1);
+const DURABLE_PUT: (Experiment, &str) = (Experiment::Put, ALWAYS.1);
+const PIPELINE: (Experiment, &str) = (Experiment::Get, "redis-pipeline-16");
+const ETCD: (Experiment, &str) = (Experiment::Etcd, "etcd");
+const MEMORY: Engine = Engine::Memory;
+const DURABLE: Engine = Engine::Durable;
+
 pub(super) const TARGETS: [Target; 18] = [
+    target(("P1", "get, round trip"), ECHO, MEMORY, 1, Goal::AtMost(1.3)),
+    target(("P2", "get, 64 callers"), REDIS, MEMORY, 64, Goal::AtLeast(1.5)),
     Target {
-        id: "P1",
-        title: "get, round trip",
-        experiment: Experiment::Echo,
-        engine: Engine::Memory,
-        callers: 1,
-        at_once: 1,
-        is_in_switch: false,
-        quantity: Quantity::MeanTime,
-        goal: Goal::AtMost(1.3),
-        peer: "udp-echo",
-    },
-    Target {
-        id: "P2",
-        title: "get, 64 callers",
-        experiment: Experiment::Get,
-        engine: Engine::Memory,
-        callers: 64,
-        at_once: 1,
-        is_in_switch: false,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(1.5),
-        peer: "redis",
-    },
-    Target {
-        id: "P3",
-        title: "get, 64 callers, 16 at once",
-        experiment: Experiment::Get,
-        engine: Engine::Memory,
-        callers: 64,
         at_once: 16,
-        is_in_switch: false,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(1.0),
-        peer: "redis-pipeline-16",
+        ..target(("P3", "get, 64 callers, 16 at once"), PIPELINE, MEMORY, 64, Goal::AtLeast(1.0))
     },
-    Target {
-        id: "P4a",
-        title: "put, 64 callers",
-        experiment: Experiment::Put,
-        engine: Engine::Memory,
-        callers: 64,
-        at_once: 1,
-        is_in_switch: false,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(1.5),
-        peer: "redis-wait-2",
-    },
-    Target {
-        id: "P4b",
-        title: "put, one caller",
-        experiment: Experiment::Put,
-        engine: Engine::Memory,
-        callers: 1,
-        at_once: 1,
-        is_in_switch: false,
-        quantity: Quantity::MeanTime,
-        goal: Goal::AtMost(0.6),
-        peer: "redis-wait-2",
-    },
-    Target {
-        id: "P5a",
-        title: "durable put, 64 callers",
-        experiment: Experiment::Put,
-        engine: Engine::Durable,
-        callers: 64,
-        at_once: 1,
-        is_in_switch: false,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(1.5),
-        peer: "redis-always-wait-2",
-    },
-    Target {
-        id: "P5b",
-        title: "durable put, one caller",
-        experiment: Experiment::Put,
-        engine: Engine::Durable,
-        callers: 1,
-        at_once: 1,
-        is_in_switch: false,
-        quantity: Quantity::MeanTime,
-        goal: Goal::AtMost(0.5),
-        peer: "redis-always-wait-2",
-    },
-    Target {
-        id: "P6",
-        title: "durable put, 64 callers",
-        experiment: Experiment::Etcd,
-        engine: Engine::Durable,
-        callers: 64,
-        at_once: 1,
-        is_in_switch: false,
-        quantity: Quantity::Throughput,
-        goal: Goal::AtLeast(6.0),
-        peer: "etcd",
-    },
+    target(("P4a", "put, 64 callers"), PUT, MEMORY, 64, Goal::AtLeast(1.5)),
+    target(("P4b", "put, one caller"), PUT, MEMORY, 1, Goal::AtMost(0.6)),
+    target(("P5a", "durable put, 64 callers"), DURABLE_PUT, DURABLE, 64, Goal::AtLeast(1.5)),
+    target(("P5b", "durable put, one caller"), DURABLE_PUT, DURABLE, 1, Goal::AtMost(0.5)),
+    target(("P6", "durable put, 64 callers"), ETCD, DURABLE, 64, Goal::AtLeast(6.0)),
     large("P11", "1 MB put", Experiment::LargePut(Place::Lab), WAIT, 1.5),
     large("P11b", "1 MB put, redis over a bridge", Experiment::LargePut(Place::Bridge), WAIT, 1.0),
     large("L1", "1 MB durable put", Experiment::LargePut(Place::Lab), ALWAYS, 1.8),
@@ -217,7 +137,7 @@ impl Target {
         self.id.eq_ignore_ascii_case(name) || self.id.trim_end_matches(['a', 'b']).eq_ignore_ascii_case(name)
     }
 
-    /// Whether its values go in chunks.
+    /// Whether its values are sent in chunks.
     pub(super) fn is_large(&self) -> bool {
         matches!(self.experiment, Experiment::LargeGet | Experiment::LargePut(_))
     }
@@ -226,10 +146,10 @@ impl Target {
         if self.is_large() { LARGE_BYTES } else { VALUE_BYTES }
     }
 
-    /// The keys that are asked for.
+    /// Number of keys.
     pub(super) fn keys(&self) -> u32 {
         match (self.is_in_switch, self.is_large()) {
-            (true, _) => KEPT,
+            (true, _) => HOT_KEYS,
             (_, true) => LARGE_KEYS,
             _ => KEYS,
         }
@@ -240,12 +160,11 @@ impl Target {
         Sequence::of_first(self.keys(), self.work(), seed)
     }
 
-    /// What is stored before it is got.
+    /// The puts before a run of gets.
     pub(super) fn preload(&self) -> Sequence {
         Sequence::of_first(self.keys(), Work::Preload, 0)
     }
 
-    /// What callers do.
     pub(super) fn work(&self) -> Work {
         match self.experiment {
             Experiment::Echo | Experiment::Get | Experiment::LargeGet => Work::Get,

@@ -1,17 +1,18 @@
-//! What `perf stat` counts of a process while it runs as it is: system calls, forces, allocations.
+//! Counts of `perf stat` for an unmodified process: system calls, fsyncs, allocations.
 //!
-//! Allocations are calls of the C library's functions, by a probe in the library's code: nothing is built into the program for it, and without
-//! the probe nothing is paid for it. With it each call takes about a microsecond more, so they are counted in a run of their own.
+//! Allocations are calls of the C library's allocator, counted by probes in the library's code: the
+//! program has no code for it, and without a probe it costs nothing. A probed call takes about a
+//! microsecond longer, so allocations have a separate run.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// All system calls, and those that force.
+/// All system calls, and those that sync a file.
 pub(super) const SYSTEM_CALLS: [&str; 3] =
     ["raw_syscalls:sys_enter", "syscalls:sys_enter_fdatasync", "syscalls:sys_enter_fsync"];
-/// What allocates; what is larger than usual is aligned by another one.
+/// The allocator's functions; the last one is for larger alignments.
 const ALLOCATORS: [&str; 4] = ["malloc", "calloc", "realloc", "posix_memalign"];
-/// Of the probes.
+/// Name of the group of probes.
 const GROUP: &str = "nicekv_bench";
 
 /// `perf stat` on a process.
@@ -30,7 +31,7 @@ impl Tracer {
         command.spawn().ok().map(|child| Self { child, events })
     }
 
-    /// How often each of the events happened.
+    /// How often each event happened.
     pub(super) fn finish(self) -> Option<Vec<u64>> {
         let process = rustix::process::Pid::from_child(&self.child);
         // It prints what it has counted when it is interrupted.
@@ -40,7 +41,8 @@ impl Tracer {
     }
 }
 
-/// Lines such as `1234,,raw_syscalls:sys_enter,…`; of a process that has slept all the time, `<not counted>`.
+/// Parses lines such as `1234,,raw_syscalls:sys_enter,…`. The count of a process that has slept all
+/// the time is `<not counted>`.
 fn parse(text: &str, events: &[String]) -> Option<Vec<u64>> {
     let count = |event: &String| {
         let line = text.lines().find(|line| line.split(',').nth(2) == Some(event))?;
@@ -58,12 +60,13 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// `None` without `perf`, without probes in the kernel, or without a C library of its own file.
+    /// `None` without `perf`, without kernel support for probes, or if the C library is not a file
+    /// of its own.
     pub(super) fn set() -> Option<Self> {
         let library = c_library(&std::fs::read_to_string("/proc/self/maps").ok()?)?;
-        // Of a bench that was killed.
+        // A bench that was killed leaves its probes behind.
         remove();
-        // From here on what there is gets removed, also if not all can be set.
+        // Dropping it removes the probes that exist, even if the next one fails.
         let mut probes = Self { events: Vec::new() };
         for function in ALLOCATORS {
             let mut command = perf_probe();
@@ -82,7 +85,7 @@ impl Drop for Probes {
 }
 
 fn remove() {
-    // There may be none, and there is nobody to tell.
+    // There may be none.
     let _ = perf_probe().args(["--del", &format!("{GROUP}:*")]).status();
 }
 

@@ -1,9 +1,11 @@
-//! The store under test: `nicekv up`, or a lab, and where its peers and its load are.
+//! The store under test: `nicekv up` on loopback, or a lab. Redis servers and the load run beside
+//! it.
 
-use super::{CLIENT, NODES, PEER_PORT};
+use super::{NODES, PEER_PORT};
 use crate::error::{BenchError, Result};
-use crate::lab::{Engine, Lab, LabPlan, Network, Size, program};
+use crate::lab::{CLIENT, Engine, Lab, Size, program};
 use crate::redis_server::{RedisServer, Role};
+use crate::session::Session;
 use nicekv_lab::topology::{Host, RESP};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -17,15 +19,14 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// In a lab with this network, or `nicekv up`.
-    pub(super) fn up(network: Option<Network>, engine: Engine, directory: &Path) -> Result<Self> {
-        if let Some(network) = network {
+    pub(super) fn up(session: &Session, is_lab: bool, engine: Engine) -> Result<Self> {
+        if is_lab {
             let size = Size { nodes: NODES, replicas: NODES };
-            return Lab::up(&LabPlan::new(size, engine, network, directory)).map(Self::Lab);
+            return Lab::up(&session.plan(size, engine)).map(Self::Lab);
         }
         let mut command = Command::new(program("nicekv")?);
         command.args(["up", "--engine", engine.name(), "--resp", "127.0.0.1:0"]);
-        command.arg("--data-dir").arg(directory.join(format!("up-{}", engine.name())));
+        command.arg("--data-dir").arg(session.directory().join(format!("up-{}", engine.name())));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(BenchError::system("start `nicekv up`"))?;
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -35,13 +36,12 @@ impl Store {
                 .find_map(|word| word.strip_prefix("resp="))
                 .and_then(|address| address.parse().ok())
         });
-        let failed = || BenchError::Failed("`nicekv up` did not get ready".into());
         match address {
             Some(address) => Ok(Self::Up(child, address)),
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(failed())
+                Err(BenchError::failed("`nicekv up` did not get ready"))
             }
         }
     }
@@ -53,7 +53,7 @@ impl Store {
         }
     }
 
-    /// Runs where the load comes from.
+    /// Runs `work` where the load comes from.
     pub(super) fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         match self {
             Self::Up(..) => Ok(work()),
@@ -61,7 +61,7 @@ impl Store {
         }
     }
 
-    /// A Redis server where a node of ours would be.
+    /// Starts a Redis server where node `index` is.
     pub(super) fn start_redis(&self, index: u8, engine: Engine, directory: &Path) -> Result<RedisServer> {
         let address = |index: u8| match self {
             Self::Up(..) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, PEER_PORT + u16::from(index)),
@@ -79,7 +79,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         if let Self::Up(child, _) = self {
-            // It may have ended already, and there is nobody to tell.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,17 +1,17 @@
-//! What is scanned: the same keys and values on both sides.
+//! The keys and values that are scanned, the same on both sides.
 //!
-//! A key begins with a byte by which all records have as many, and goes on with its number; a value begins with its key. No key holds an end of a line, or a zero, as
-//! `redis-cli` tells keys as lines of C's strings.
+//! A key is a byte that spreads keys evenly over the records, then its number. A value begins with
+//! its key. No key contains a newline or a zero, as `redis-cli` prints keys as lines of C strings.
 
 pub(super) const KEY_BYTES: usize = 16;
 pub(super) const VALUE_BYTES: usize = 100;
 const DIGITS: usize = KEY_BYTES - 1;
 
-/// The key of a number below `of`; keys are in the order of their numbers.
+/// The key with this number, of `of` keys. Keys are ordered by their numbers.
 pub(super) fn key(number: u32, of: u32) -> [u8; KEY_BYTES] {
     let place = (u64::from(number) * 256 / u64::from(of.max(1))) as u8;
     let mut key = [b'0'; KEY_BYTES];
-    // The next place is in the same record, if there are at most 64 of these.
+    // The next byte is in the same record, if there are at most 64 records.
     key[0] = if matches!(place, 0 | b'\n') { place + 1 } else { place };
     let mut rest = number;
     for digit in key[1..].iter_mut().rev() {
@@ -21,53 +21,53 @@ pub(super) fn key(number: u32, of: u32) -> [u8; KEY_BYTES] {
     key
 }
 
-/// The value of a number below `of`.
+/// The value of the key with this number.
 pub(super) fn value(number: u32, of: u32) -> [u8; VALUE_BYTES] {
     let mut value = [b'.'; VALUE_BYTES];
     value[..KEY_BYTES].copy_from_slice(&key(number, of));
     value
 }
 
-/// Which keys a scan has told.
+/// The keys that a scan has returned.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     of: u32,
-    /// Keys that were told, and how often any was.
+    /// Distinct keys returned, and how many with repetitions.
     count: u32,
-    told: u32,
+    returned: u32,
     bits: Vec<u64>,
 }
 
 impl Seen {
     pub(super) fn none_of(of: u32) -> Self {
-        Self { of, count: 0, told: 0, bits: vec![0; of.div_ceil(64) as usize] }
+        Self { of, count: 0, returned: 0, bits: vec![0; of.div_ceil(64) as usize] }
     }
 
-    /// As if nothing was told.
-    pub(super) fn forget(&mut self) {
-        (self.count, self.told) = (0, 0);
+    /// Starts again with none.
+    pub(super) fn clear(&mut self) {
+        (self.count, self.returned) = (0, 0);
         self.bits.fill(0);
     }
 
-    /// Notes a key and its value; false: there is no such key, or it has another value.
-    pub(super) fn note(&mut self, key: &[u8], value: &[u8]) -> bool {
+    /// Records a key and its value; false if there is no such key, or it has another value.
+    pub(super) fn record(&mut self, key: &[u8], value: &[u8]) -> bool {
         let Some(number) = number_of(key).filter(|number| *number < self.of) else { return false };
         let is_right = value.len() == VALUE_BYTES && value.starts_with(key);
         let (word, bit) = (&mut self.bits[(number / 64) as usize], 1 << (number % 64));
         self.count += u32::from(*word & bit == 0);
-        self.told += 1;
+        self.returned += 1;
         *word |= bit;
         is_right
     }
 
-    /// Whether every key was told.
+    /// Whether every key was returned.
     pub(super) fn is_all(&self) -> bool {
         self.count == self.of
     }
 
-    /// Whether some key was told again.
+    /// Whether some key was returned more than once.
     pub(super) fn is_repeated(&self) -> bool {
-        self.told > self.count
+        self.returned > self.count
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_ordered_and_as_many_in_every_record() {
+    fn keys_are_ordered_and_spread_evenly_over_records() {
         for (of, records) in [(8, 8), (64, 8), (100_000, 8), (100_000, 64)] {
             assert!((1..of).all(|number| key(number - 1, of) < key(number, of)));
             let record = |number| usize::from(key(number, of)[0]) * records / 256;
@@ -101,18 +101,18 @@ mod tests {
     }
 
     #[test]
-    fn every_key_counts_once_and_with_its_own_value() {
+    fn every_key_counts_once_and_needs_its_own_value() {
         let mut seen = Seen::none_of(100);
         for number in 0..100 {
             assert!(!seen.is_all());
-            assert!(seen.note(&key(number, 100), &value(number, 100)));
+            assert!(seen.record(&key(number, 100), &value(number, 100)));
         }
         assert!(seen.is_all() && !seen.is_repeated());
-        assert!(seen.note(&key(7, 100), &value(7, 100)) && seen.is_repeated());
+        assert!(seen.record(&key(7, 100), &value(7, 100)) && seen.is_repeated());
         let mut seen = Seen::none_of(100);
-        assert!(!seen.note(&key(7, 100), &value(8, 100)));
-        assert!(!seen.note(&key(7, 100), &value(7, 100)[1..]));
-        assert!(!seen.note(&key(100, 200), &value(100, 200)), "beyond the last");
-        assert!(!seen.note(b"0123456789abcdef", b"") && !seen.note(b"", b""));
+        assert!(!seen.record(&key(7, 100), &value(8, 100)));
+        assert!(!seen.record(&key(7, 100), &value(7, 100)[1..]));
+        assert!(!seen.record(&key(100, 200), &value(100, 200)), "beyond the last");
+        assert!(!seen.record(b"0123456789abcdef", b"") && !seen.record(b"", b""));
     }
 }

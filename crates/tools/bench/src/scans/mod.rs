@@ -1,45 +1,44 @@
-//! `nicekv bench scans`: scans that the switch splits at the borders of records (TurboKV §4.3), and scans of everything.
+//! `nicekv bench scans`: scans that the switch splits at the borders of records (TurboKV §4.3), and
+//! scans of everything.
 //!
 //! ```text
 //!   over 8 pieces    keyspace of 8 records: one question, 8 answers      beside    the same keys in one record: one question, one answer
-//!   of everything    our client, keys and values                         beside    one Redis server: SCAN and MGET on one connection
+//!   of everything    NICEKV client, keys and values                      beside    one Redis server: SCAN and MGET on one connection
 //!                                                                        beside    `redis-cli --scan`, and MGET
 //! ```
 //!
-//! Ours are chains of three nodes and one Redis server has no replica, so nobody has fewer copies than its peer. Both sides tell every key with its value, which is
-//! checked. Redis tells a thousand keys at a step, `redis-cli` ten: it cannot be told otherwise.
+//! NICEKV's keyspaces are chains of three nodes, and the Redis server has no replica: no side has
+//! fewer copies than its peer. Both sides return every key with its value, which is checked. A step
+//! of SCAN returns a thousand keys, one of `redis-cli` ten, which is fixed.
 
 mod data;
-mod ours;
+mod nicekv;
 mod redis;
 
-use crate::arguments::{FileArguments, LengthArguments, NetworkArguments, RoundsArguments};
+use self::redis::RedisScan;
 use crate::cost::{self, MachineTime};
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::keyspace;
-use crate::lab::{Engine, Lab, LabPlan, Network, Size};
+use crate::lab::{CLIENT, Engine, Lab, LabPlan, Size};
 use crate::load::Limits;
 use crate::redis_server::{self, RedisServer, Role};
-use crate::report::{self, Comparison, Goal};
+use crate::report::{Comparison, Goal, NICEKV, Report};
+use crate::session::{RoundsArguments, Session, SessionArguments};
 use crate::statistics::{Rounds, in_turn};
 use data::{KEY_BYTES, Seen, VALUE_BYTES};
+use nicekv::ScanLoad;
 use nicekv_lab::topology::Host;
 use nicekv_proto::KeyspaceId;
-use nicekv_runtime::Stop;
-use ours::ScanLoad;
-use redis::RedisScan;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::net::SocketAddrV4;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SIZE: Size = Size { nodes: 3, replicas: 3 };
-const CLIENT: Host = Host::Client(0);
 const PEER_PORT: u16 = 6390;
 const LOAD_TIMEOUT: Duration = Duration::from_secs(300);
-/// Records of the scan that is split, and pieces that are asked for at once.
+/// Records of the scan that is split, and pieces requested at once.
 const PIECES: u8 = 8;
-/// Keys of a scan that is split: one of each record, and as many as the paper's longest scan has.
+/// Keys of the scans that are split: one per record, and as many as the paper's longest scan has.
 const SPLIT_KEYS: [u32; 2] = [8, 100];
 /// Records of the keyspace that is scanned as a whole.
 const RECORDS: u32 = 64;
@@ -50,23 +49,19 @@ const WHOLE_SCANS: u32 = 2;
 /// Arguments of `nicekv bench scans`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScansArguments {
-    /// Keys of the scan of everything; with --quick a tenth, unless told
+    /// Keys of the scan of everything; with --quick at most 100,000
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1_000..=20_000_000))]
     keys: u32,
     #[command(flatten)]
-    length: LengthArguments,
-    #[command(flatten)]
     rounds: RoundsArguments,
     #[command(flatten)]
-    network: NetworkArguments,
-    #[command(flatten)]
-    files: FileArguments,
+    session: SessionArguments,
 }
 
-/// A scan that can be repeated.
+/// Who scans what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scanned {
-    /// Of this keyspace, whose records are so many, by our client.
+    /// The NICEKV client scans this keyspace.
     Ours {
         keyspace: KeyspaceId,
         pieces: u8,
@@ -86,13 +81,13 @@ struct Row {
 }
 
 impl Row {
-    /// Of a whole keyspace; how fast keys come is told, instead of how long a scan takes.
+    /// A scan of everything, whose figure is a rate of keys. That of a short scan is its time.
     fn is_whole(&self) -> bool {
         !matches!(self.sides[1], Scanned::Ours { .. })
     }
 }
 
-/// What one side did in a round.
+/// One side's result of a round.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     scans: u32,
@@ -101,18 +96,19 @@ struct Turn {
 }
 
 struct Bench<'a> {
-    arguments: &'a ScansArguments,
-    stop: &'a Stop,
+    session: &'a Session,
+    rounds: u32,
     keys: u32,
     ours: ScanLoad,
     redis: RedisScan,
 }
 
-/// A keyspace of the lab, its records and its keys.
-type Kept = (KeyspaceId, u32, u32);
+/// A keyspace of the lab, and its numbers of records and keys.
+type Scannable = (KeyspaceId, u32, u32);
 
-/// By [`SPLIT_KEYS`] one with several records and one with one, then the one that is scanned as a whole.
-fn keyspaces(keys: u32) -> Vec<Kept> {
+/// The keyspaces: for each of [`SPLIT_KEYS`] one with several records and one with a single record,
+/// then the one that is scanned as a whole.
+fn keyspaces(keys: u32) -> Vec<Scannable> {
     let split = SPLIT_KEYS.into_iter().flat_map(|keys| [(u32::from(PIECES), keys), (1, keys)]);
     let all = split.chain([(RECORDS, keys)]);
     all.enumerate().map(|(place, (records, keys))| (KeyspaceId(1 + place as u16), records, keys)).collect()
@@ -139,56 +135,49 @@ fn rows(keys: u32) -> Vec<Row> {
 
 pub(crate) fn run(arguments: &ScansArguments) -> Result<()> {
     redis_server::installed_version()?;
-    let directory = arguments.files.directory()?;
-    let stop = Stop::new();
-    stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    let keys = if arguments.length.quick { arguments.keys.min(QUICK_KEYS) } else { arguments.keys };
-    let network = arguments.network.network();
-    let (lab, ours) = lab(keys, network, directory.path())?;
-    let (_server, redis) = redis(&lab, directory.path(), &stop)?;
-    let mut bench = Bench { arguments, stop: &stop, keys, ours, redis };
+    let session = arguments.session.start()?;
+    let keys = session.few_or(arguments.keys.min(QUICK_KEYS), arguments.keys);
+    let (lab, ours) = lab(keys, &session)?;
+    let (_server, redis) = redis(&lab, &session)?;
+    let mut bench = Bench { session: &session, rounds: arguments.rounds.rounds, keys, ours, redis };
     bench.preload()?;
     let mut comparisons = Vec::new();
     for row in rows(keys) {
-        comparisons.push(lab.inside(CLIENT, || bench.compare(&row, network))??);
+        comparisons.push(lab.inside(CLIENT, || bench.compare(&row))??);
     }
-    print!("{}", report::table(&comparisons));
-    let (lines, panels) = (report::json(&comparisons), report::panels(&comparisons));
-    arguments.files.write("scans", &lines, &panels)
+    let mut report = Report::new("scans");
+    report.comparisons(&comparisons);
+    session.finish(report)
 }
 
 /// A lab with all keyspaces, and a client in it.
-fn lab(keys: u32, network: Network, directory: &Path) -> Result<(Lab, ScanLoad)> {
-    let text = |(id, records, _): &Kept| {
+fn lab(keys: u32, session: &Session) -> Result<(Lab, ScanLoad)> {
+    let text = |(id, records, _): &Scannable| {
         let (id, replicas) = (id.0, SIZE.replicas);
         format!(
             "scanned-{id}=id={id},partitioning=range,replication=chain,replicas={replicas},partitions={records}"
         )
     };
-    let kept = keyspaces(keys);
-    let texts: Vec<String> = kept.iter().map(text).collect();
-    let further: Vec<&str> = texts.iter().flat_map(|text| ["--keyspace", text]).collect();
-    eprintln!("starting a lab of {} nodes, {}", SIZE.nodes, network.name());
-    let plan = LabPlan { further: &further, ..LabPlan::new(SIZE, Engine::Memory, network, directory) };
-    let lab = Lab::up(&plan)?;
-    let known = texts.iter().zip(&kept).map(|(text, (_, records, _))| keyspace::known(text, SIZE, *records));
+    let keyspaces = keyspaces(keys);
+    let texts: Vec<String> = keyspaces.iter().map(text).collect();
+    let options: Vec<&str> = texts.iter().flat_map(|text| ["--keyspace", text]).collect();
+    eprintln!("starting a lab of {} nodes, {}", SIZE.nodes, session.network.name());
+    let lab = Lab::up(&LabPlan { options: &options, ..session.plan(SIZE, Engine::Memory) })?;
+    let known =
+        texts.iter().zip(&keyspaces).map(|(text, (_, records, _))| keyspace::known(text, SIZE, *records));
     let known = known.collect::<Result<Vec<_>>>()?;
-    let bind = || ScanLoad::bind(SocketAddrV4::new(CLIENT.address(), 0), known);
-    let ours = lab.inside(CLIENT, bind)?.map_err(BenchError::system("make a client's socket"))?;
+    let ours = lab.client(CLIENT, |address| ScanLoad::bind(address, known))?;
     Ok((lab, ours))
 }
 
-/// A server where a node of ours is, and a connection to it.
-fn redis(lab: &Lab, directory: &Path, stop: &Stop) -> Result<(RedisServer, RedisScan)> {
+/// A Redis server on a node's host, and a connection to it.
+fn redis(lab: &Lab, session: &Session) -> Result<(RedisServer, RedisScan)> {
     let host = Host::Node(0);
     let address = SocketAddrV4::new(host.address(), PEER_PORT);
     let role = Role { address, primary: None, durable: false };
-    let mut server = lab.inside(host, || RedisServer::start(role, directory))??;
-    let connect = || {
-        server.wait_until_ready(0, stop)?;
-        RedisScan::connect(address).map_err(BenchError::system("connect"))
-    };
-    let redis = lab.inside(CLIENT, connect)??;
+    let mut server = lab.inside(host, || RedisServer::start(role, session.directory()))??;
+    lab.inside(CLIENT, || server.wait_until_ready(0, &session.stop))??;
+    let redis = lab.client(CLIENT, |_| RedisScan::connect(address))?;
     Ok((server, redis))
 }
 
@@ -199,51 +188,61 @@ impl<'a> Bench<'a> {
             eprintln!("storing {keys} keys");
             self.ours.preload(keyspace, keys, limits)?;
         }
-        self.redis.preload(self.keys, self.stop)
+        self.redis.preload(self.keys, self.session)
     }
 
     fn limits(&self) -> Limits<'a> {
-        Limits { duration: LOAD_TIMEOUT, stop: self.stop }
+        self.session.limits(LOAD_TIMEOUT)
     }
 
-    /// One side after the other, and in the next round in reverse, after a round that does not count.
-    fn compare(&mut self, row: &Row, network: Network) -> Result<Comparison> {
+    /// Measures both sides in turn, after a round that does not count.
+    fn compare(&mut self, row: &Row) -> Result<Comparison> {
         let (mut rounds, mut costs) = (Rounds::default(), Rounds::default());
-        let total = self.arguments.rounds.rounds;
-        for round in 0..=total {
+        for round in 0..=self.rounds {
             let [ours, peers] = in_turn(round, |side| self.turn(row, row.sides[side]))?;
             if round == 0 {
                 continue;
             }
             let (our, their) = (row.figure(ours), row.figure(peers));
-            let (title, peer, ratio) = (row.title, row.peer, our / their);
+            let Row { title, peer, .. } = row;
+            let (total, unit) = (self.rounds, row.metric().1);
             eprintln!(
-                "{title} {round}/{total}: nicekv {our:.1} {}, {peer} {their:.1}, ratio {ratio:.2}",
-                row.metric().1
+                "{title} {round}/{total}: {NICEKV} {our:.1} {unit}, {peer} {their:.1}, ratio {:.2}",
+                our / their
             );
-            rounds.pairs.push((our, their));
-            costs.pairs.push((row.cost_us(ours), row.cost_us(peers)));
+            rounds.push(our, their);
+            costs.push(row.cost_us(ours), row.cost_us(peers));
         }
-        Ok(self.comparison(row, network, rounds, costs))
+        let (metric, unit) = row.metric();
+        Ok(Comparison {
+            target: None,
+            goal: Some(row.goal),
+            title: row.title.into(),
+            network: None,
+            metric,
+            unit,
+            peer: row.peer,
+            parameters: self.parameters(row),
+            rounds,
+            costs,
+        })
     }
 
-    /// So many scans of everything, or as many short ones as there is time for.
+    /// Scans everything [`WHOLE_SCANS`] times, or repeats a short scan for the time of a round.
     fn turn(&mut self, row: &Row, side: Scanned) -> Result<Turn> {
-        let round_time = self.arguments.length.round_time();
+        let round_time = self.session.round_time();
         let (machine, begun, mut scans) = (MachineTime::now(), Instant::now(), 0);
         let mut seen = Seen::none_of(row.keys);
         loop {
-            seen.forget();
+            seen.clear();
             match side {
                 Scanned::Ours { keyspace, pieces } => {
-                    self.ours.run(keyspace, ours::whole(pieces), &mut seen, self.limits())?;
+                    self.ours.run(keyspace, nicekv::whole(pieces), &mut seen, self.limits())?;
                 }
                 Scanned::Redis => self.redis.run(redis::COUNT, &mut seen)?,
                 Scanned::RedisCli => self.redis.run_by_cli(redis::COUNT, &mut seen)?,
             }
-            if self.stop.is_stopped() {
-                return Err(BenchError::Interrupted);
-            }
+            self.session.check()?;
             scans += 1;
             let elapsed = begun.elapsed();
             if if row.is_whole() { scans == WHOLE_SCANS } else { elapsed >= round_time } {
@@ -252,25 +251,14 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn comparison(&self, row: &Row, network: Network, rounds: Rounds, costs: Rounds) -> Comparison {
-        let Row { title, goal, peer, .. } = *row;
-        let (metric, unit) = row.metric();
-        let (bench, target, goal, title, network_name) =
-            ("scans", None, Some(goal), title.into(), network.name());
-        let parameters = self.parameters(row, network_name);
-        let network = None;
-        Comparison { bench, target, goal, title, network, metric, unit, peer, parameters, rounds, costs }
-    }
-
-    fn parameters(&self, row: &Row, network: &str) -> Map<String, Value> {
+    fn parameters(&self, row: &Row) -> Value {
         let records = if row.is_whole() { RECORDS } else { PIECES.into() };
-        let parameters = json!({
+        json!({
             "row": row.title, "keys": row.keys, "key_bytes": KEY_BYTES, "value_bytes": VALUE_BYTES, "records": records,
             "nodes": SIZE.nodes, "replicas": SIZE.replicas, "replication": "chain", "engine": Engine::Memory.name(),
-            "switch": network, "redis_count": redis::COUNT,
-            "round_seconds": self.arguments.length.round_time().as_secs_f64(),
-        });
-        parameters.as_object().cloned().unwrap_or_default()
+            "switch": self.session.network.name(), "redis_count": redis::COUNT,
+            "round_seconds": self.session.round_time().as_secs_f64(),
+        })
     }
 }
 
@@ -284,7 +272,7 @@ impl Row {
         if self.is_whole() { f64::from(self.keys) / seconds } else { seconds * 1e6 }
     }
 
-    /// Microseconds of processor time of a key, or of a short scan.
+    /// Processor time of a key, or of a short scan, in microseconds.
     fn cost_us(&self, turn: Turn) -> f64 {
         let scan_us = turn.busy.max(cost::TICK).as_secs_f64() * 1e6 / f64::from(turn.scans);
         if self.is_whole() { scan_us / f64::from(self.keys) } else { scan_us }
@@ -297,11 +285,11 @@ mod tests {
 
     #[test]
     fn both_sides_of_a_row_scan_as_many_keys() {
-        let kept = keyspaces(5_000);
+        let keyspaces = keyspaces(5_000);
         for row in rows(5_000) {
             for side in row.sides {
                 let Scanned::Ours { keyspace, pieces } = side else { continue };
-                let (_, records, keys) = kept.iter().find(|(id, ..)| *id == keyspace).unwrap();
+                let (_, records, keys) = keyspaces.iter().find(|(id, ..)| *id == keyspace).unwrap();
                 assert_eq!(*keys, row.keys, "{row:?}");
                 assert!(row.is_whole() || *records == u32::from(pieces), "{row:?}");
             }
@@ -309,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_scan_is_told_as_time_and_a_long_one_as_rate() {
+    fn a_short_scan_has_a_time_and_a_long_one_a_rate() {
         let [short, .., long] = &rows(1_000)[..] else { panic!("rows") };
         let turn = Turn { scans: 4, elapsed: Duration::from_secs(2), busy: Duration::from_secs(4) };
         assert_eq!((short.figure(turn), short.cost_us(turn)), (500_000.0, 1_000_000.0));

@@ -1,27 +1,30 @@
-//! The same of a Redis server: SCAN in large steps, MGET of what each step has told.
+//! Scans of a Redis server: SCAN in large steps, and MGET of the keys of each step.
 //!
 //! ```text
 //!   one connection    SCAN 0 ─▶ keys ─▶ SCAN c, MGET keys ─▶ more keys ─▶ SCAN d, MGET more keys ─▶ values, …
 //!   redis-cli         redis-cli --scan ─▶ a line for each key ─▶ MGET of some thousand
 //! ```
 //!
-//! On one connection the server is never idle: it is asked for the next keys before the values of the last ones are asked for.
+//! On one connection the server is never idle: the next SCAN is sent before the MGET of the keys
+//! that the last one returned. Answers are parsed by hand, at fixed offsets, so that the client
+//! does not limit the server.
 
 use super::data::{KEY_BYTES, Seen, VALUE_BYTES, key, value};
 use crate::error::{BenchError, Result};
-use nicekv_runtime::Stop;
+use crate::redis_server;
+use crate::session::Session;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::process::{Command, Stdio};
 
-/// Keys of a step, and of an MGET.
+/// Keys of a SCAN step, and of an MGET.
 pub(super) const COUNT: u32 = 1_000;
 const CLI: &str = "redis-cli";
-/// What is read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Commands of a preload that are sent at once.
-const PRELOAD_BATCH: u32 = 512;
-/// A key as it stands in a command, and in an answer.
+/// Commands of a preload sent at once.
+const PRELOAD_BATCH: usize = 512;
+/// What precedes a key in commands and answers.
 const KEY_HEAD: &[u8] = b"$16\r\n";
 const BULK_KEY_BYTES: usize = KEY_HEAD.len() + KEY_BYTES + 2;
 const _: () = assert!(KEY_BYTES == 16 && VALUE_BYTES == 100, "the lengths are written out here");
@@ -30,11 +33,11 @@ const _: () = assert!(KEY_BYTES == 16 && VALUE_BYTES == 100, "the lengths are wr
 pub(super) struct RedisScan {
     server: SocketAddrV4,
     stream: TcpStream,
-    /// What was read; from `at` on it was not looked at.
+    /// Bytes read; those from `at` on are not parsed yet.
     bytes: Vec<u8>,
     at: usize,
     request: Vec<u8>,
-    /// Keys as they stand in commands: those whose values are under way, and those that come next.
+    /// Keys encoded as in commands: those whose values are requested, and those to request next.
     asked: Vec<u8>,
     next: Vec<u8>,
 }
@@ -49,32 +52,23 @@ impl RedisScan {
         Ok(Self { server, stream, bytes, at: 0, request, asked, next })
     }
 
-    /// Stores so many keys.
-    pub(super) fn preload(&mut self, keys: u32, stop: &Stop) -> Result<()> {
+    /// Stores `keys` keys.
+    pub(super) fn preload(&self, keys: u32, session: &Session) -> Result<()> {
+        let failed = |error: ::redis::RedisError| BenchError::failed(format_args!("redis: {error}"));
+        let mut connection = redis_server::connect(self.server).map_err(failed)?;
         let mut numbers = 0..keys;
         while !numbers.is_empty() {
-            self.request.clear();
-            let mut count = 0;
-            for number in numbers.by_ref().take(PRELOAD_BATCH as usize) {
-                self.request.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
-                append_key(&mut self.request, &key(number, keys));
-                self.request.extend_from_slice(b"$100\r\n");
-                self.request.extend_from_slice(&value(number, keys));
-                self.request.extend_from_slice(b"\r\n");
-                count += 1;
+            let mut pipe = ::redis::pipe();
+            for number in numbers.by_ref().take(PRELOAD_BATCH) {
+                pipe.set(&key(number, keys), &value(number, keys)).ignore();
             }
-            self.send()?;
-            for _ in 0..count {
-                self.expect(b"+OK")?;
-            }
-            if stop.is_stopped() {
-                return Err(BenchError::Interrupted);
-            }
+            pipe.exec(&mut connection).map_err(failed)?;
+            session.check()?;
         }
         Ok(())
     }
 
-    /// Everything, in steps of `count` keys, and notes what is told.
+    /// Scans everything, in steps of `count` keys, and records it in `seen`.
     pub(super) fn run(&mut self, count: u32, seen: &mut Seen) -> Result<()> {
         self.asked.clear();
         self.request.clear();
@@ -97,7 +91,8 @@ impl RedisScan {
         all(seen)
     }
 
-    /// The same, with keys that `redis-cli --scan` tells, whose own steps cannot be chosen before Redis 7.2, and are of ten keys.
+    /// The same, with the keys that `redis-cli --scan` prints. Its steps are of ten keys, which
+    /// only Redis 7.2 can change.
     pub(super) fn run_by_cli(&mut self, count: u32, seen: &mut Seen) -> Result<()> {
         let mut child = Command::new(CLI)
             .args(["-h", &self.server.ip().to_string(), "-p", &self.server.port().to_string()])
@@ -108,15 +103,15 @@ impl RedisScan {
             .spawn()
             .map_err(BenchError::system(format!("start {CLI}")))?;
         let output = child.stdout.take().expect("piped");
-        let told = self.get_told(count, BufReader::with_capacity(READ_BYTES, output), seen);
-        // It has ended, or what it tells is of no use any more.
+        let listed = self.get_listed(count, BufReader::with_capacity(READ_BYTES, output), seen);
+        // It has ended, or its output is no longer needed.
         let _ = child.kill();
         let _ = child.wait();
-        told.and_then(|()| all(seen))
+        listed.and_then(|()| all(seen))
     }
 
-    /// Gets the keys of these lines.
-    fn get_told(&mut self, count: u32, mut lines: impl BufRead, seen: &mut Seen) -> Result<()> {
+    /// Gets the values of the keys on these lines.
+    fn get_listed(&mut self, count: u32, mut lines: impl BufRead, seen: &mut Seen) -> Result<()> {
         self.asked.clear();
         let mut line = Vec::new();
         loop {
@@ -145,7 +140,7 @@ impl RedisScan {
         self.stream.write_all(&self.request).map_err(BenchError::system("write to redis"))
     }
 
-    /// The answer to a SCAN: the next cursor; its keys are `next` from now on.
+    /// Reads the answer to a SCAN: returns the next cursor, and keeps the keys in `next`.
     fn read_step(&mut self) -> Result<Vec<u8>> {
         self.expect(b"*2")?;
         self.number(b'$')?;
@@ -165,7 +160,7 @@ impl RedisScan {
         Ok(cursor)
     }
 
-    /// The answer to the MGET of the keys that are asked for.
+    /// Reads the answer to the MGET of the keys in `asked`.
     fn read_values(&mut self, seen: &mut Seen) -> Result<()> {
         const HEAD: &[u8] = b"$100\r\n";
         const BULK: usize = HEAD.len() + VALUE_BYTES + 2;
@@ -181,7 +176,7 @@ impl RedisScan {
             let bulk = &self.bytes[self.at..self.at + BULK];
             let key = &self.asked[place * BULK_KEY_BYTES + KEY_HEAD.len()..][..KEY_BYTES];
             let value = bulk.strip_prefix(HEAD).ok_or_else(wrong)?;
-            if !seen.note(key, &value[..VALUE_BYTES]) {
+            if !seen.record(key, &value[..VALUE_BYTES]) {
                 return Err(wrong());
             }
             self.at += BULK;
@@ -195,14 +190,14 @@ impl RedisScan {
         if self.bytes[line] == *expected { Ok(()) } else { Err(wrong()) }
     }
 
-    /// A line of this kind with a number.
+    /// Reads a line of this kind with a number.
     fn number(&mut self, kind: u8) -> Result<usize> {
         let line = self.line()?;
         let digits = self.bytes[line].strip_prefix(&[kind]).and_then(|digits| str::from_utf8(digits).ok());
         digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)
     }
 
-    /// The next line, without its end.
+    /// Reads a line; returns where it is, without its end.
     fn line(&mut self) -> Result<std::ops::Range<usize>> {
         let mut looked = 0;
         loop {
@@ -217,7 +212,7 @@ impl RedisScan {
         }
     }
 
-    /// Reads until so many bytes have not been looked at.
+    /// Reads until `bytes` bytes are there to be parsed.
     fn fill(&mut self, bytes: usize) -> Result<()> {
         while self.bytes.len() - self.at < bytes {
             self.bytes.drain(..self.at);
@@ -237,7 +232,7 @@ impl RedisScan {
 fn all(seen: &Seen) -> Result<()> {
     match seen.is_all() {
         true => Ok(()),
-        false => Err(BenchError::Failed(format!("redis has told {} keys", seen.count()))),
+        false => Err(BenchError::Failed(format!("redis returned {} keys", seen.count()))),
     }
 }
 
@@ -259,7 +254,7 @@ fn append_scan(out: &mut Vec<u8>, cursor: &[u8], count: u32) {
     let _ = write!(out, "$5\r\nCOUNT\r\n${}\r\n{count}\r\n", count.len());
 }
 
-/// Of keys as they stand in commands.
+/// Appends an MGET of keys that are encoded as in commands.
 fn append_mget(out: &mut Vec<u8>, keys: &[u8]) {
     if keys.is_empty() {
         return;
@@ -275,7 +270,8 @@ mod tests {
 
     const KEYS: u32 = 7;
 
-    /// A server of [`KEYS`] keys that tells `step` of them at a time; `spoilt`: with a wrong value of the last one.
+    /// A server of [`KEYS`] keys that returns `step` of them at a time. `spoilt`: the last one has
+    /// a wrong value.
     fn serve(listener: &TcpListener, step: u32, spoilt: bool) -> Option<()> {
         let stream = listener.accept().ok()?.0;
         let (mut lines, mut out) = (BufReader::new(stream.try_clone().ok()?), stream);
@@ -292,9 +288,9 @@ mod tests {
                 let _ = write!(answer, "*{}\r\n", words.len() - 1);
                 for word in &words[1..] {
                     let number = (0..KEYS).find(|number| key(*number, KEYS) == word.as_slice())?;
-                    let told = if spoilt && number == KEYS - 1 { 0 } else { number };
+                    let returned = if spoilt && number == KEYS - 1 { 0 } else { number };
                     answer.extend_from_slice(b"$100\r\n");
-                    answer.extend_from_slice(&value(told, KEYS));
+                    answer.extend_from_slice(&value(returned, KEYS));
                     answer.extend_from_slice(b"\r\n");
                 }
             }
@@ -325,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_in_steps_of_any_length() {
+    fn everything_is_scanned_in_steps_of_any_length() {
         for step in [1, 3, 7, 10] {
             let mut seen = Seen::none_of(KEYS);
             with_server(step, false, |redis| redis.run(step, &mut seen)).unwrap();
@@ -334,11 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_by_lines_is_got() {
+    fn keys_listed_on_lines_are_fetched() {
         let lines: Vec<u8> = (0..KEYS).flat_map(|number| [&key(number, KEYS)[..], b"\n"].concat()).collect();
         for count in [1, 3, 7, 10] {
             let mut seen = Seen::none_of(KEYS);
-            with_server(1, false, |redis| redis.get_told(count, &lines[..], &mut seen)).unwrap();
+            with_server(1, false, |redis| redis.get_listed(count, &lines[..], &mut seen)).unwrap();
             assert!(seen.is_all() && !seen.is_repeated(), "{count}");
         }
     }

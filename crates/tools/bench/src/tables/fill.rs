@@ -1,73 +1,55 @@
-//! What is in the tables: everything that fits, or the least that routes.
+//! The content of the tables: as much as fits, or the minimum that routes.
 
+use crate::switch_links::{CLIENTS, CLIENTS_PREFIX, node_host, sub_prefix};
 use nicekv_proto::placement::key_digest;
 use nicekv_proto::{KeyDigest, KeyspaceId};
 use nicekv_switch::{
-    DivisionEntry, GROUP_CAPACITY, HOT_CAPACITY, Host, HostId, HostRole, HotConfig, HotEntry, MemberSet,
-    MulticastEntry, Prefix, RecordEntry, Table, TableSet, UnicastEntry, VringConfig, VringSet,
+    DivisionEntry, GROUP_CAPACITY, HOT_CAPACITY, HostId, HotConfig, HotEntry, MemberSet, MulticastEntry,
+    Prefix, RecordEntry, Table, TableSet, UnicastEntry, VringConfig, VringSet,
 };
 
-use super::cables;
-
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fill {
     Empty,
     Full,
-    /// A keyspace by range, of one record.
+    /// A keyspace partitioned by range, with one record.
     OneRecord,
-    /// Of as many as fit, beside all else that does.
+    /// The same with as many records as fit, and all other tables full.
     Records,
-    /// Of 4,096, all where the one is, and nothing else: what is measured is the search.
+    /// The same with 4,096 records, all on one node, and other tables empty: it measures the
+    /// search.
     RecordsOnly,
-    /// A keyspace that spreads its hot keys, of which there are as many as fit.
+    /// A keyspace that spreads its hot keys, as many as fit.
     Hot,
 }
 
-/// The rings of the keyspace by range, and its number.
+/// The rings and the id of the keyspace partitioned by range.
 pub(super) const RECORDS: VringConfig =
     VringConfig { unicast: Prefix::new([10, 12, 0, 0], 16), multicast: Prefix::new([10, 13, 0, 0], 16) };
 pub(super) const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
-/// Both pairs of rings.
+/// The rings of both keyspaces.
 pub(super) fn vrings() -> VringSet {
     VringSet::new([VringConfig::DEFAULT, RECORDS]).expect("rings that do not overlap")
 }
 
-/// Addresses that a client has.
-pub(super) const CLIENTS: usize = 64;
-/// Of a partition, in a full table.
+/// Entries per partition in a full division table.
 const DIVISIONS: usize = Table::Division.capacity() / Table::Unicast.capacity();
-/// Members of a group.
+/// Members of a multicast group.
 const REPLICAS: u16 = 3;
 
-/// Sources and destinations without a pattern that a cache could follow: which of the client's addresses, which vnode.
-pub(super) fn ways(count: usize) -> impl Iterator<Item = (usize, u16)> {
-    // A generator of full period.
-    let step = |state: &mut u64| {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Some(((*state >> 58) as usize % CLIENTS, (*state >> 40) as u16))
-    };
-    std::iter::from_fn({
-        let mut state = 1u64;
-        move || step(&mut state)
-    })
-    .take(count)
+/// Random sources and destinations, which no cache can predict: the index of the client's address,
+/// and the vnode.
+pub(super) fn flows(count: usize) -> impl Iterator<Item = (usize, u16)> {
+    let mut random = fastrand::Rng::with_seed(1);
+    std::iter::repeat_with(move || (random.usize(..CLIENTS), random.u16(..))).take(count)
 }
 
 impl Fill {
-    /// For switches with this many nodes.
+    /// The tables of a switch with this many nodes.
     pub(super) fn tables(self, nodes: u16) -> TableSet {
-        let hosts = (1..=nodes).map(|number| Host {
-            id: HostId(number),
-            role: HostRole::Node,
-            ip: cables::node_address(number).octets(),
-            udp_port: cables::PORT,
-            mac: cables::node_mac(number),
-            port: number,
-            is_remote: false,
-        });
-        let tables = TableSet { generation: 1, hosts: hosts.collect(), ..TableSet::default() };
+        let tables =
+            TableSet { generation: 1, hosts: (1..=nodes).map(node_host).collect(), ..TableSet::default() };
         let VringConfig { unicast, multicast } = VringConfig::DEFAULT;
         match self {
             Self::Empty | Self::Hot => TableSet {
@@ -107,13 +89,13 @@ impl Fill {
         }
     }
 
-    /// Which keyspaces spread their hot keys.
+    /// The keyspaces that spread their hot keys.
     pub(super) fn hot_config(self) -> HotConfig {
         let keyspaces = if self == Self::Hot { Vec::from([KeyspaceId::DEFAULT.0]) } else { Vec::new() };
         HotConfig { keyspaces, ..HotConfig::default() }
     }
 
-    /// Of instances above this one. Nobody confirms a copy: what is measured is that they are looked for.
+    /// Entries with instances above `newest`. No copy is ever confirmed: it measures the lookup.
     pub(super) fn hot_entries(self, newest: u64) -> Vec<HotEntry> {
         let entry = |number: usize| HotEntry {
             keyspace: KeyspaceId::DEFAULT.0,
@@ -127,13 +109,13 @@ impl Fill {
     }
 }
 
-/// Of a vnode the digest of one of as many hot keys as fit; beyond those, of keys that are not hot.
+/// The digest of a hot key for each vnode; for numbers beyond the vnodes, of keys that are not hot.
 pub(super) fn hot_digest(number: usize) -> KeyDigest {
     let number = if number <= usize::from(u16::MAX) { number % HOT_CAPACITY } else { number };
     key_digest(&number.to_be_bytes())
 }
 
-/// So many of equal size, which cover all values.
+/// `count` records of equal size, which cover all match values.
 fn records(count: usize, nodes: u16) -> Vec<RecordEntry> {
     let part = u128::MAX / count as u128;
     let of_part = |number: usize| {
@@ -171,17 +153,14 @@ fn host(number: usize, nodes: u16) -> HostId {
 
 /// The addresses of a partition in a ring.
 fn block(ring: Prefix, partition: usize) -> Prefix {
-    let bits = Table::Unicast.capacity().ilog2() as u8;
-    let length = ring.length + bits;
-    Prefix::new((ring.first() + ((partition as u32) << (32 - length))).to_be_bytes(), length)
+    sub_prefix(ring, Table::Unicast.capacity().ilog2() as u8, partition as u32)
 }
 
 fn part_of_clients(part: usize) -> Prefix {
-    let length = cables::CLIENTS_PREFIX.length + DIVISIONS.ilog2() as u8;
-    Prefix::new((cables::CLIENTS_PREFIX.first() + ((part as u32) << (32 - length))).to_be_bytes(), length)
+    sub_prefix(CLIENTS_PREFIX, DIVISIONS.ilog2() as u8, part as u32)
 }
 
-/// No two of the same number of members are the same.
+/// A different group for each number.
 fn group(number: usize, nodes: u16) -> MemberSet {
     let (first, stride) = (number % usize::from(nodes), number / usize::from(nodes) + 1);
     let member = |index: u16| host(first + usize::from(index * index) * stride, nodes);
@@ -191,29 +170,29 @@ fn group(number: usize, nodes: u16) -> MemberSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nicekv_switch::Table;
+    use crate::switch_links::NODES;
 
     #[test]
     fn full_tables_are_full_and_valid() {
         let vrings = vrings();
-        let full = Fill::Full.tables(cables::NODES);
+        let full = Fill::Full.tables(NODES);
         full.validate(&vrings).unwrap();
-        let by_range = Fill::Records.tables(cables::NODES);
+        let by_range = Fill::Records.tables(NODES);
         by_range.validate(&vrings).unwrap();
         assert!(Table::ALL.iter().all(|table| by_range.entries(*table) == table.capacity()));
-        Fill::OneRecord.tables(cables::NODES).validate(&vrings).unwrap();
+        Fill::OneRecord.tables(NODES).validate(&vrings).unwrap();
         assert_eq!(full.groups().len(), GROUP_CAPACITY);
         assert!(full.multicast.iter().all(|entry| entry.members.as_slice().len() == usize::from(REPLICAS)));
-        let empty = Fill::Empty.tables(cables::NODES);
+        let empty = Fill::Empty.tables(NODES);
         empty.validate(&vrings).unwrap();
         assert_eq!(Table::ALL.map(|table| empty.entries(table)), [1, 0, 1, 0]);
     }
 
     #[test]
-    fn ways_reach_every_entry() {
+    fn flows_reach_every_entry() {
         let partitions: std::collections::BTreeSet<u16> =
-            ways(1 << 17).map(|(_, vnode)| vnode / 16).collect();
+            flows(1 << 17).map(|(_, vnode)| vnode / 16).collect();
         assert_eq!(partitions.len(), Table::Unicast.capacity());
-        assert!(ways(1000).map(|(client, _)| client).max() == Some(CLIENTS - 1));
+        assert!(flows(1000).map(|(client, _)| client).max() == Some(CLIENTS - 1));
     }
 }

@@ -1,12 +1,13 @@
-//! A closed loop of gets, puts and scans, whose callers have one op each under way.
+//! A closed loop of gets, puts and scans; each caller has one op in flight.
 //!
-//! A scan is asked piece by piece, and is answered when what it asks for is covered: of keys that are always there it must list each one.
+//! A scan is requested piece by piece, and is answered when its range is covered. It must list
+//! every key of the range, as all keys exist all the time.
 
 use super::workload::{BIG_BYTES, KEYS, Op, Ops, VALUE_BYTES, is_value_of, key, value};
 use crate::error::{BenchError, Result};
 use crate::latencies::Latencies;
 use crate::load::driver::Driver;
-use crate::load::{ANSWER_TIMEOUT, Limits, Measured, Meter};
+use crate::load::{ANSWER_TIMEOUT, Limits, Measured, Meter, submit_request};
 use nicekv_client::{Config, Outcome, Request, Ticket};
 use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
 use nicekv_proto::scan::{ScanPiece, ScanWants};
@@ -14,23 +15,22 @@ use nicekv_proto::{Datagram, Expiry, KeyspaceId, MatchRange, Now, Operation};
 use nicekv_runtime::now;
 use std::net::SocketAddrV4;
 
-/// What a caller waits for.
+/// An op in flight.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     op: Op,
     since_ns: u64,
-    /// Of a scan: the number of the next key that is to be listed.
+    /// The number of the next key that a scan must list.
     next: u32,
 }
 
-/// See the module.
 pub(crate) struct MixedLoad {
     driver: Driver,
     keyspace: KeyspaceId,
-    /// By the index of the ticket.
+    /// Ops in flight, by the index of their tickets.
     asked: Vec<Option<Asked>>,
     versions: u64,
-    /// By the numbers of keys; none are if it is empty.
+    /// Whether the value of each key is big. Empty: none is.
     big: Vec<bool>,
 }
 
@@ -42,7 +42,7 @@ impl MixedLoad {
         Ok(Self { driver, keyspace, asked: Vec::new(), versions: 0, big: Vec::new() })
     }
 
-    /// Values of these keys are big, from the next preload on.
+    /// Makes values of these keys big, from the next preload on.
     pub(crate) fn set_big(&mut self, big: Vec<bool>) {
         self.big = big;
     }
@@ -86,7 +86,7 @@ impl MixedLoad {
             }
         }
         let retries = self.driver.core.counters().retries - retries;
-        Ok((Measured { retries, ..meter.finish()? }, latencies.sorted()))
+        Ok((Measured { retries, ..meter.finish()? }, latencies))
     }
 
     fn begin(&mut self, now: Now, op: Op) -> Result<()> {
@@ -107,7 +107,8 @@ impl MixedLoad {
                 let [first, last] = [asked.next, last].map(|number| u128::from_be_bytes(key(number)));
                 let range = MatchRange::new(first, last).expect("keys are in the order of their numbers");
                 let (wants, bytes_max) = (ScanWants::Values, DATAGRAM_BYTES_MAX);
-                // So that the node need not look through the partition from its beginning, and ends within it.
+                // A place to continue from, so that the node need not search the partition from its
+                // beginning.
                 let before = range.first().checked_sub(1).map(u128::to_be_bytes);
                 let after = before.as_ref().map(<[u8; 16]>::as_slice);
                 self.submit(now, Request::Scan { wants, range, after, bytes_max, pieces: 1 })?
@@ -121,13 +122,11 @@ impl MixedLoad {
     }
 
     fn submit(&mut self, now: Now, request: Request<'_>) -> Result<Ticket> {
-        self.driver
-            .core
-            .submit(now, self.keyspace, request, now.after(ANSWER_TIMEOUT))
-            .map_err(|error| BenchError::Failed(format!("the client refuses an op: {error}")))
+        submit_request(&mut self.driver.core, now, self.keyspace, request, ANSWER_TIMEOUT)
     }
 
-    /// Checks what has been answered, asks for the rest of scans; how many callers are to go on.
+    /// Checks the answers that have arrived, and requests the rest of scans. Returns how many
+    /// callers are free.
     fn take_answers(&mut self, now: Now, meter: &mut Meter<'_>, latencies: &mut Latencies) -> Result<usize> {
         let (mut unfinished, mut free) = (Vec::new(), 0);
         while let Some(completion) = self.driver.core.poll_event() {
@@ -159,7 +158,7 @@ impl MixedLoad {
                 _ => {}
             }
             if meter.count(1) {
-                latencies.note(now.boot_ns.saturating_sub(asked.since_ns))?;
+                latencies.record(now.boot_ns.saturating_sub(asked.since_ns));
                 free += 1;
             }
         }
@@ -168,12 +167,12 @@ impl MixedLoad {
     }
 }
 
-/// Of a key's value.
 fn bytes_of(big: &[bool], number: u32) -> usize {
     if big.get(number as usize) == Some(&true) { BIG_BYTES } else { VALUE_BYTES }
 }
 
-/// The number of the first key that a piece does not cover, if it lists exactly those before, from `next` on. Each key has a match value of its own.
+/// The number of the first key that a piece does not cover, if it lists exactly the keys from
+/// `next` to there. Each key has its own match value.
 fn listed_through(piece: &[u8], next: u32, last: u32) -> Option<u32> {
     let Ok((_, Datagram::ScanPiece(piece))) = Datagram::decode(piece) else { return None };
     let end = covered_end(&piece, next, last)?;
@@ -186,7 +185,8 @@ fn listed_through(piece: &[u8], next: u32, last: u32) -> Option<u32> {
     (piece.entries().all(&mut is_next) && numbers.is_empty()).then_some(end)
 }
 
-/// Of a question for the keys from `next` to `last`: none if nothing of it is covered.
+/// The same for a request of the keys from `next` to `last`; `None` if the piece covers none of
+/// them.
 fn covered_end(piece: &ScanPiece<'_>, next: u32, last: u32) -> Option<u32> {
     let number_after = |value: u128| {
         let mut numbers = next..=last;
@@ -205,7 +205,7 @@ mod tests {
     use nicekv_proto::scan::Scanned;
     use nicekv_proto::{Epoch, Form, OpId, PartitionId};
 
-    /// Of keys `listed`, of a question for those of `asked`.
+    /// A piece with the keys `listed`, in answer to a request of the keys `asked`.
     fn piece(asked: (u32, u32), listed: impl IntoIterator<Item = u32>, more: bool) -> Vec<u8> {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         let mut count = 0;
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_piece_lists_all_that_it_covers() {
         assert_eq!(listed_through(&piece((5, 9), 5..=9, false), 5, 9), Some(10));
-        assert_eq!(listed_through(&piece((5, 7), 5..=7, false), 5, 9), Some(8), "the record ends there");
+        assert_eq!(listed_through(&piece((5, 7), 5..=7, false), 5, 9), Some(8), "the record ends at 7");
         assert_eq!(listed_through(&piece((5, 9), 5..=6, true), 5, 9), Some(7));
         for wrong in [vec![5, 6, 8, 9], vec![5, 6, 7, 8], vec![6, 7, 8, 9], vec![5, 6, 7, 8, 9, 10]] {
             assert_eq!(listed_through(&piece((5, 9), wrong.clone(), false), 5, 9), None, "{wrong:?}");

@@ -1,4 +1,5 @@
-//! `nicekv bench turbokv-fig13`, `turbokv-fig14`, `turbokv-fig15`, `turbokv-table1`, `turbokv-table2`: who finds the node for a request (TurboKV §8).
+//! `nicekv bench turbokv-fig13`, `turbokv-fig14`, `turbokv-fig15`, `turbokv-table1`,
+//! `turbokv-table2`: the switch, the client or any node finds the node for a request (TurboKV §8).
 //!
 //! ```text
 //!   switch-driven   client ─▶ switch, which has the records ─▶ node
@@ -6,70 +7,66 @@
 //!   server-driven   client ─▶ any node, which has a directory ─▶ node
 //! ```
 //!
-//! The paper has eight software switches between four clients and sixteen nodes (its Fig. 12); here one switch is between one client host and sixteen nodes, the same for
-//! all three. Its figures' pictures are lost: what they show is told by its text, and by its tables, which are of Fig. 14 and Fig. 15.
+//! The paper has eight software switches between four clients and sixteen nodes (its Fig. 12). Here
+//! a single switch is between one client host and sixteen nodes, for all three systems. The
+//! pictures of its figures are lost: their content is in its text, and in its tables, which are of
+//! Fig. 14 and Fig. 15.
 
-mod cells;
-mod field;
 pub(crate) mod load;
 mod migration;
+mod testbed;
 pub(crate) mod workload;
+mod workloads;
 
-use crate::arguments::{FileArguments, NetworkArguments};
-use crate::curves::{self, Axes, Chart};
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::lab::Engine;
-use crate::report;
-use cells::{Cell, LATENCIES, THROUGHPUTS, Wanted};
-use field::{Field, Rounds};
-use nicekv_runtime::Stop;
+use crate::latencies::Latencies;
+use crate::line_chart::{Axes, Chart};
+use crate::report::{Report, Row};
+use crate::session::{Session, SessionArguments};
 use std::time::Duration;
+use testbed::{Rounds, Testbed};
 use workload::{Popularity, Skew};
+use workloads::{LATENCIES, Metric, THROUGHPUTS, Workload};
 
-/// Rounds of each cell.
+/// Rounds of each workload.
 const ROUNDS: u32 = 5;
-/// Callers at once where throughput is measured …
+/// Callers where throughput is measured …
 const CALLERS_MANY: usize = 64;
-/// … and where the time of an op is: as many as the paper has clients.
+/// … and where latency is: as many as the paper has clients.
 const CALLERS_FEW: usize = 4;
 
 /// Arguments of `nicekv bench turbokv-…`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TurbokvArguments {
-    /// Measure for a quarter of a second instead of two in each round
-    #[arg(long)]
-    quick: bool,
-    /// How nodes keep data
+    /// Storage engine of the nodes
     #[arg(long, value_enum, default_value_t)]
-    engine: Kept,
+    engine: EngineArgument,
     #[command(flatten)]
-    network: NetworkArguments,
-    #[command(flatten)]
-    files: FileArguments,
+    session: SessionArguments,
 }
 
-/// How nodes keep data.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Kept {
-    /// Not beyond their processes
+enum EngineArgument {
+    /// In the nodes' memory only
     #[default]
     Memory,
-    /// On a disk: an answered put survives a power loss
+    /// On a disk: an acknowledged put survives a power loss
     Durable,
 }
 
-/// Which of the paper's figures and tables.
+/// Figures and tables of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
     /// Throughput: reads against skew, writes uniform, writes skewed.
     Fig13,
     /// Distribution of latencies, uniform.
     Fig14,
-    /// The same, Zipf 1.2.
+    /// Distribution of latencies, Zipf 1.2.
     Fig15,
-    /// Figures of Fig. 14.
+    /// Mean and percentiles of Fig. 14.
     Table1,
-    /// Figures of Fig. 15.
+    /// Mean and percentiles of Fig. 15.
     Table2,
 }
 
@@ -84,73 +81,91 @@ impl Figure {
         }
     }
 
-    fn cells(self) -> Vec<Cell> {
+    fn workloads(self) -> Vec<Workload> {
         match self {
             Self::Fig13 => THROUGHPUTS.to_vec(),
-            Self::Fig14 | Self::Table1 => LATENCIES.map(|cell| cell.of(Skew::Uniform)).to_vec(),
-            Self::Fig15 | Self::Table2 => LATENCIES.map(|cell| cell.of(Skew::Zipf(1.2))).to_vec(),
+            Self::Fig14 | Self::Table1 => {
+                LATENCIES.map(|workload| workload.with_skew(Skew::Uniform)).to_vec()
+            }
+            Self::Fig15 | Self::Table2 => {
+                LATENCIES.map(|workload| workload.with_skew(Skew::Zipf(1.2))).to_vec()
+            }
         }
+    }
+
+    fn is_drawn_as_curves(self) -> bool {
+        matches!(self, Self::Fig14 | Self::Fig15)
     }
 }
 
 pub(crate) fn run(figure: Figure, arguments: &TurbokvArguments) -> Result<()> {
-    let stop = Stop::new();
-    stop.on_signals().map_err(BenchError::system("handle signals"))?;
-    let directory = arguments.files.directory()?;
+    let session = arguments.session.start()?;
     let engine = match arguments.engine {
-        Kept::Memory => Engine::Memory,
-        Kept::Durable => Engine::Durable,
+        EngineArgument::Memory => Engine::Memory,
+        EngineArgument::Durable => Engine::Durable,
     };
-    let network = arguments.network.network();
-    let mut field = Field::up(engine, network, directory.path(), &stop)?;
-    let duration = Duration::from_millis(if arguments.quick { 250 } else { 2_000 });
-    let (mut text, mut lines, mut panels, mut charts) = (Vec::new(), String::new(), Vec::new(), Vec::new());
-    let mut popularity: Option<(Skew, Popularity)> = None;
-    for cell in figure.cells() {
-        if popularity.as_ref().is_none_or(|(skew, _)| *skew != cell.skew) {
-            popularity = Some((cell.skew, Popularity::new(cell.skew)));
-        }
-        let Some((_, popularity)) = &popularity else { unreachable!("made above") };
-        let callers = if figure == Figure::Fig13 { CALLERS_MANY } else { CALLERS_FEW };
-        let rounds = field.measure(popularity, cell.mix, callers, (ROUNDS, duration))?;
-        let parameters = cell.parameters(engine.name(), network.name(), callers, duration);
-        let metrics = if figure == Figure::Fig13 { &Wanted::THROUGHPUT[..] } else { &Wanted::TIMES[..] };
-        for wanted in metrics {
-            let compared = cell.compare(*wanted, &rounds);
-            eprintln!("{}", compared.line());
-            lines.push_str(&compared.json(figure.name(), &parameters));
-            panels.push(compared.panel());
-            text.push(compared.columns());
-        }
-        charts.push(chart(&cell, &rounds));
-    }
-    drop(field);
-    print!("{}", report::aligned(&[&[cells::HEADER.map(String::from)], &text[..]].concat()));
+    let duration = Duration::from_millis(session.few_or(250, 2_000));
+    let mut report = Report::new(figure.name());
+    compare_systems(figure, engine, duration, &session, &mut report)?;
     if figure == Figure::Fig13 {
-        let lab = (engine, network, directory.path());
-        let migration = migration::measure(lab, (ROUNDS, duration), &stop)?;
-        print!("{}", migration.text());
-        lines.push_str(&migration.json());
-        panels.extend(report::panels(&[migration.comparison]));
+        report.print();
+        migration::measure(engine, (ROUNDS, duration), &session, &mut report)?;
     }
-    match figure {
-        Figure::Fig14 | Figure::Fig15 => {
-            arguments.files.write_image(figure.name(), &lines, &curves::svg(&charts))
-        }
-        _ => arguments.files.write(figure.name(), &lines, &panels),
-    }
+    session.finish(report)
 }
 
-/// The distribution of the times of all rounds.
-fn chart(cell: &Cell, rounds: &Rounds) -> Chart {
-    let curve = |(system, (_, name)): (usize, (_, &'static str))| {
-        let mut all = crate::latencies::Latencies::default();
-        rounds.iter().for_each(|turns| all.extend(&turns[system].latencies));
-        let all = all.sorted();
-        let points = (0..=100).map(|percent| f64::from(percent) / 100.0);
-        (name, points.map(|part| (all.quantile_us(part), part)).collect())
+fn compare_systems(
+    figure: Figure,
+    engine: Engine,
+    duration: Duration,
+    session: &Session,
+    report: &mut Report,
+) -> Result<()> {
+    let mut testbed = Testbed::start(engine, session)?;
+    let mut popularity: Option<(Skew, Popularity)> = None;
+    let mut rows = Vec::new();
+    let (callers, metrics) = match figure {
+        Figure::Fig13 => (CALLERS_MANY, &Metric::OF_THROUGHPUT[..]),
+        _ => (CALLERS_FEW, &Metric::OF_LATENCY[..]),
     };
-    let axes = Axes { x: "us", y: "part of all", is_logarithmic: true, is_y_logarithmic: false };
-    let curves = field::SYSTEMS.into_iter().enumerate().map(curve).collect();
-    Chart { title: cell.title(), axes, curves, marks: Vec::new() }
+    for workload in figure.workloads() {
+        if popularity.as_ref().is_none_or(|(skew, _)| *skew != workload.skew) {
+            popularity = Some((workload.skew, Popularity::new(workload.skew)));
+        }
+        let Some((_, popularity)) = &popularity else { unreachable!("computed above") };
+        let rounds = testbed.measure(popularity, workload.mix, callers, (ROUNDS, duration))?;
+        let parameters = workload.parameters(engine.name(), session.network.name(), callers, duration);
+        for metric in metrics {
+            let of_metric = workload.rows(*metric, &rounds, &parameters);
+            eprintln!("{}", summary(&of_metric));
+            rows.extend(of_metric);
+        }
+        if figure.is_drawn_as_curves() {
+            report.charts([chart(&workload, &rounds)]);
+        }
+    }
+    match figure.is_drawn_as_curves() {
+        true => report.rows(&rows),
+        false => report.rows_with_bars(&rows),
+    }
+    Ok(())
+}
+
+fn summary(rows: &[Row]) -> String {
+    let average = |row: &Row| format!("{} {:.1}", row.system, row.average());
+    let Row { workload, metric, unit, .. } = &rows[0];
+    format!("{workload}, {metric}, {unit}: {}", rows[1..].iter().map(average).collect::<Vec<_>>().join(", "))
+}
+
+/// The distribution of the latencies of all rounds.
+fn chart(workload: &Workload, rounds: &Rounds) -> Chart {
+    let curve = |(system, (_, name)): (usize, (_, &str))| {
+        let mut all = Latencies::default();
+        rounds.iter().for_each(|turns| all.add(&turns[system].latencies));
+        let points = (0..=100).map(|percent| f64::from(percent) / 100.0);
+        (name.to_owned(), points.map(|part| (all.quantile_us(part), part)).collect())
+    };
+    let axes = Axes { x: "us", y: "part of all".into(), is_logarithmic: true, is_y_logarithmic: false };
+    let curves = testbed::SYSTEMS.into_iter().enumerate().map(curve).collect();
+    Chart { title: workload.title(), axes, curves, marks: Vec::new() }
 }

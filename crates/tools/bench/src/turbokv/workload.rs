@@ -1,18 +1,20 @@
-//! What the clients of TurboKV §8 ask for: 100,000 keys of 16 bytes, spread evenly over the range, with values of 128 bytes.
+//! The workload of TurboKV §8: 100,000 keys of 16 bytes, spread evenly over the range, with values
+//! of 128 bytes.
 //!
-//! Which key is popular has nothing to do with where it lies, as with YCSB: ranks are dealt out over the keys.
+//! As with YCSB, the popularity of a key does not depend on its place in the range: ranks are
+//! shuffled over the keys.
 
-use crate::workload::Random;
+use crate::splitmix::Random;
 use crate::zipf::Zipf;
 
 pub(crate) const KEYS: u32 = 100_000;
 pub(crate) const KEY_BYTES: usize = 16;
 pub(crate) const VALUE_BYTES: usize = 128;
-/// Of big values, where there are some: about as long as one that has copies may be.
+/// Bytes of a big value: about the most that a value with copies may have.
 pub(crate) const BIG_BYTES: usize = 1_000;
 /// Keys of the longest scan.
 pub(crate) const SCAN_KEYS_MAX: u32 = 100;
-/// Between two keys.
+/// Distance between two keys.
 const DISTANCE: u128 = u128::MAX / KEYS as u128;
 
 /// How popular keys are.
@@ -38,42 +40,38 @@ impl Skew {
     }
 }
 
-/// What is asked.
+/// The kinds of ops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mix {
-    /// Puts of this share, gets otherwise.
+    /// This share of puts; the rest are gets.
     Writes(f64),
     /// Scans of 1 to 100 keys.
     Scans,
 }
 
-/// An op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Get(u32),
     Put(u32),
-    /// From the first key to the second one.
+    /// From the first key to the last one.
     Scan(u32, u32),
 }
 
-/// The key of a number; keys are in the order of their numbers.
+/// The key with this number. Keys are ordered by their numbers.
 pub(crate) fn key(number: u32) -> [u8; KEY_BYTES] {
     (u128::from(number) * DISTANCE).to_be_bytes()
 }
 
-/// A value of a key: whoever reads one can tell whose it is.
+/// A value that begins with its key, so that readers can check it.
 pub(crate) fn value(number: u32, version: u64, bytes: usize) -> Vec<u8> {
     let mut value = vec![0; bytes];
     let (name, rest) = value.split_at_mut(KEY_BYTES);
     name.copy_from_slice(&key(number));
-    let mut random = Random(version);
-    for word in rest.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.next().to_le_bytes());
-    }
+    fastrand::Rng::with_seed(version).fill(rest);
     value
 }
 
-/// Whether it is a value of that key.
+/// Whether it is a value of this key and length.
 pub(crate) fn is_value_of(value: &[u8], key: &[u8], bytes: usize) -> bool {
     value.len() == bytes && value.starts_with(key)
 }
@@ -87,21 +85,19 @@ pub(crate) struct Popularity {
 }
 
 impl Popularity {
-    /// The first key is the most popular one, then the next.
+    /// Keys in descending order of popularity.
     pub(crate) fn in_order(skew: Skew) -> Self {
         Self { zipf: Zipf::new(KEYS, skew.exponent()), keys: (0..KEYS).collect() }
     }
 
     pub(crate) fn new(skew: Skew) -> Self {
         let Self { zipf, mut keys } = Self::in_order(skew);
-        let mut random = Random(0x74_7572_626f_6b76);
-        for last in (1..KEYS).rev() {
-            keys.swap(last as usize, random.below(last + 1) as usize);
-        }
+        fastrand::Rng::with_seed(0x74_7572_626f_6b76).shuffle(&mut keys);
         Self { zipf, keys }
     }
 
-    /// Which keys' values are big, if so many of each hundred are: evenly among popular ones and others.
+    /// Whether each key's value is big: `percent` of all, in the same share among popular keys as
+    /// among others.
     pub(crate) fn big(&self, percent: u32) -> Vec<bool> {
         let mut big = vec![false; KEYS as usize];
         let until = |rank: u32| rank * percent / 100;
@@ -152,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn ops_are_of_the_mix() {
+    fn ops_follow_the_mix() {
         let popularity = Popularity::new(Skew::Zipf(1.2));
         let mut ops = Ops::new(&popularity, Mix::Writes(0.25), 1);
         let puts = (0..40_000).filter(|_| matches!(ops.next(), Op::Put(_))).count();
@@ -168,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_of_one_key() {
+    fn a_value_belongs_to_one_key() {
         let value = value(7, 1, VALUE_BYTES);
         assert!(is_value_of(&value, &key(7), VALUE_BYTES) && !is_value_of(&value, &key(8), VALUE_BYTES));
         assert!(!is_value_of(&value, &key(7), BIG_BYTES));
     }
 
     #[test]
-    fn big_values_are_among_popular_keys_as_among_others() {
+    fn popular_keys_have_big_values_as_often_as_others() {
         let popularity = Popularity::new(Skew::Zipf(0.99));
         for (percent, of_ten) in [(0, 0), (10, 1), (50, 5), (100, 10)] {
             let big = popularity.big(percent);

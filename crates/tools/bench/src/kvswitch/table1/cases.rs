@@ -1,9 +1,7 @@
-//! What a packet may be, and how long programs take for it.
+//! Kinds of packets, and how long the programs take for each.
 
-use super::failed;
-use crate::error::Result;
-use crate::kvswitch::bed::{self, Bed, Ring, Sender, refused};
-use crate::workload::Random;
+use crate::error::{BenchError, Result};
+use crate::kvswitch::testbed::{Ring, Sender, Testbed};
 use nicekv_proto::hot::{HotConfirm, HotLease, HotValue, Stamp};
 use nicekv_proto::route::leave_room_for_stamp;
 use nicekv_proto::{
@@ -16,25 +14,25 @@ use nicekv_switch_xdp::{Hook, KernelSwitch, count_runs};
 
 /// Servers of the switch.
 const SERVERS: u16 = 4;
-/// Of the paper's items (KVSwitch §5.1).
+/// Sizes of the paper's items (KVSwitch §5.1).
 const KEY: &[u8; 16] = b"sixteen bytes, I";
 const VALUE: [u8; 128] = [7; 128];
-/// Neither spreads its hot keys nor has entries.
+/// A keyspace without hot entries, and one that spreads its hot keys.
 const PLAIN: KeyspaceId = KeyspaceId(5);
 const SPREAD: KeyspaceId = KeyspaceId::DEFAULT;
-/// Keys that are asked for in a block, and blocks: a quick run's, a run's.
+/// Packets of a block, and blocks of a quick run and of a full one.
 const BLOCK: usize = 1_000;
 const BLOCKS: [usize; 2] = [30, 200];
 /// Longer than any run of this bench.
 const LEASE_NS: u64 = 600_000_000_000;
 const SERIAL: u64 = 1;
 
-/// Entries of the table: first keys with copies, then keys that are only watched, then keys with a value in the switch.
+/// Entries of the table: keys with copies, then keys that are only watched, then keys with a value
+/// in the switch.
 pub(super) const ENTRIES: usize = HOT_CAPACITY;
 const KEPT: usize = HOT_VALUES_MAX;
 const COPIED: usize = (ENTRIES - KEPT) / 2;
 
-/// What is put through the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     Plain,
@@ -63,13 +61,13 @@ impl Case {
         Self::Kept,
     ];
 
-    /// Of the keys of the case: the first one, and how many there are.
+    /// The first of the keys of the case, and how many there are.
     fn keys(self) -> (usize, usize) {
         match self {
             Self::Watched | Self::WatchedRoom => (COPIED, ENTRIES - KEPT - COPIED),
             Self::Kept => (ENTRIES - KEPT, KEPT),
             Self::Candidate | Self::CandidateRoom => (ENTRIES, COPIED),
-            // A put makes copies invalid, which gets are to find valid.
+            // Not the keys of gets: a put invalidates copies.
             Self::CopiedPut => (COPIED / 2, COPIED / 2),
             _ => (0, COPIED / 2),
         }
@@ -96,7 +94,7 @@ impl Case {
             Update { keyspace, op, digest, reply_to, watermark, condition, return_old, operation, key }
                 .encode(&mut payload);
         } else {
-            // All as long as a reply, since a get of a kept value has to be.
+            // As long as a reply, since gets of kept values must have room for it.
             let padding = reply_body().len();
             Get { keyspace, op, digest, reply_to, forwarded: None, key: KEY, padding }.encode(&mut payload);
         }
@@ -107,12 +105,12 @@ impl Case {
     }
 }
 
-/// Which keys are asked for.
+/// How keys are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The same one: what the program itself takes.
+    /// Always the same key: the time of the program alone.
     One,
-    /// The n-th of all in proportion to 1/n, as keys are that are worth an entry.
+    /// The n-th key in proportion to 1/n, as hot keys are requested.
     Skewed,
 }
 
@@ -126,11 +124,11 @@ impl Asked {
         }
     }
 
-    /// One of so many.
-    fn key(self, random: &mut Random, keys: usize) -> usize {
+    /// Draws one of `keys` keys.
+    fn key(self, random: &mut fastrand::Rng, keys: usize) -> usize {
         match self {
             Self::One => 77,
-            Self::Skewed => (keys as f64).powf(random.fraction()) as usize - 1,
+            Self::Skewed => (keys as f64).powf(random.f64()) as usize - 1,
         }
     }
 }
@@ -139,7 +137,7 @@ fn digest(number: usize) -> KeyDigest {
     KeyDigest((number as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes())
 }
 
-/// Of a get's reply, less its header.
+/// A reply of a get without its header.
 fn reply_body() -> Vec<u8> {
     let reply = |integer| {
         let (op, mut bytes) = (OpId::NONE, Vec::new());
@@ -156,34 +154,35 @@ fn reply_body() -> Vec<u8> {
         .encode(&mut bytes);
         bytes
     };
-    // It says how long it is.
+    // It contains its length.
     let bytes = reply(0).len() as i64;
     reply(bytes).split_off(Header::BYTES)
 }
 
-/// A switch with a full table, and the kernel's count of what it takes.
+/// A switch with a full table, whose run time the kernel counts.
 pub(super) struct Times {
-    bed: Bed,
+    testbed: Testbed,
     blocks: usize,
-    random: Random,
+    random: fastrand::Rng,
 }
 
 impl Times {
     /// Moves the calling thread to another network namespace.
     pub(super) fn new(hook: Hook, quick: bool) -> Result<Self> {
-        let bed = Bed::new(hook, SERVERS)?;
-        let mut times = Self { bed, blocks: BLOCKS[usize::from(!quick)], random: Random(1) };
+        let testbed = Testbed::new(hook, SERVERS)?;
+        let mut times =
+            Self { testbed, blocks: BLOCKS[usize::from(!quick)], random: fastrand::Rng::with_seed(1) };
         times.fill()?;
         Ok(times)
     }
 
     pub(super) fn switch(&self) -> &KernelSwitch {
-        &self.bed.switch
+        &self.testbed.switch
     }
 
     fn fill(&mut self) -> Result<()> {
         let config = HotConfig { keyspaces: Vec::from([SPREAD.0]), ..HotConfig::default() };
-        self.bed.switch.set_hot(&config).map_err(refused)?;
+        self.testbed.switch.set_hot(&config)?;
         let entry = |number: usize| HotEntry {
             keyspace: SPREAD.0,
             digest: digest(number).0,
@@ -193,62 +192,64 @@ impl Times {
             in_switch: number >= ENTRIES - KEPT,
         };
         let entries: Vec<HotEntry> = (0..ENTRIES).map(entry).collect();
-        self.bed.switch.change_hot(false, &[], &entries).map_err(refused)?;
+        self.testbed.switch.change_hot(false, &[], &entries)?;
         for number in 0..COPIED {
             let stamp = Stamp { instance: instance(number), seen: 1 };
-            let mut said = Vec::new();
-            HotConfirm { keyspace: SPREAD, digest: digest(number), stamp }.encode(&mut said);
+            let mut message = Vec::new();
+            HotConfirm { keyspace: SPREAD, digest: digest(number), stamp }.encode(&mut message);
             for server in [1, 2] {
-                self.bed.feed(Sender::Server(server), Ring::Unicast, &digest(number), &said)?;
+                self.testbed.feed(Sender::Server(server), Ring::Unicast, &digest(number), &message)?;
             }
         }
         let confirmed = self.count(Counter::HotConfirmed)?;
         if confirmed != 2 * COPIED as u64 {
-            return Err(failed("the switch has not heard all that holders said"));
+            return Err(BenchError::failed("the switch has not received all confirmations"));
         }
         self.keep()
     }
 
-    /// Values of a server's keys, and its lease.
+    /// Puts values into the switch, with a lease of their server.
     fn keep(&mut self) -> Result<()> {
         let first = digest(ENTRIES - KEPT);
         let lease =
             |nonce, until_ns| HotLease { keyspace: SPREAD, digest: first, nonce, until_ns, serial: SERIAL };
-        let mut said = Vec::new();
-        lease(0, 0).encode(&mut said);
-        let fed = self.bed.feed(Sender::Server(0), Ring::Unicast, &first, &said)?;
-        let Ok((_, Datagram::HotLeased(leased))) = Datagram::decode(self.bed.out(fed)) else {
-            return Err(failed("the switch does not say what time it is there"));
+        let mut message = Vec::new();
+        lease(0, 0).encode(&mut message);
+        let fed = self.testbed.feed(Sender::Server(0), Ring::Unicast, &first, &message)?;
+        let Ok((_, Datagram::HotLeased(leased))) = Datagram::decode(self.testbed.out(fed)) else {
+            return Err(BenchError::failed("the switch does not answer the request of a lease"));
         };
-        lease(leased.nonce, now().boot_ns + LEASE_NS).encode(&mut said);
-        self.bed.feed(Sender::Server(0), Ring::Unicast, &first, &said)?;
+        lease(leased.nonce, now().boot_ns + LEASE_NS).encode(&mut message);
+        self.testbed.feed(Sender::Server(0), Ring::Unicast, &first, &message)?;
         let reply = reply_body();
         for number in ENTRIES - KEPT..ENTRIES {
             let (stamp, digest) = (Stamp { instance: instance(number), seen: 1 }, digest(number));
             HotValue { keyspace: SPREAD, digest, stamp, serial: SERIAL, key: KEY, reply: &reply }
-                .encode(&mut said);
-            self.bed.feed(Sender::Server(0), Ring::Unicast, &digest, &said)?;
+                .encode(&mut message);
+            self.testbed.feed(Sender::Server(0), Ring::Unicast, &digest, &message)?;
         }
         Ok(())
     }
 
     fn count(&self, counter: Counter) -> Result<u64> {
-        Ok(self.bed.switch.counters().map_err(refused)?.get(counter))
+        Ok(self.testbed.switch.counters()?.get(counter))
     }
 
-    /// Nanoseconds of a run, by cases, block by block.
+    /// Nanoseconds of a run of the program, by case and block.
     pub(super) fn measure(&mut self, asked: Asked) -> Result<Vec<Vec<f64>>> {
-        let _counting = count_runs().map_err(bed::failed)?;
+        let _counting = count_runs()?;
         let mut times = vec![Vec::new(); Case::ALL.len()];
         for _ in 0..self.blocks {
             for case in Case::ALL {
                 times[case as usize].push(self.block(case, asked)?);
             }
         }
-        // Or the cases are not what they are called.
+        // Checks that gets have met the entries of their cases.
         for counter in [Counter::HotRedirected, Counter::HotAnswered] {
             if self.count(counter)? < self.blocks as u64 * BLOCK as u64 / 2 {
-                return Err(failed("the switch has sent too few gets to holders, or answered too few"));
+                return Err(BenchError::failed(
+                    "the switch has sent too few gets to holders, or answered too few",
+                ));
             }
         }
         Ok(times)
@@ -257,16 +258,16 @@ impl Times {
     fn block(&mut self, case: Case, asked: Asked) -> Result<f64> {
         let (first, keys) = case.keys();
         let ring = if case.is_put() { Ring::Multicast } else { Ring::Unicast };
-        // Drawn before, or the draws would be what is in the cache.
+        // Drawn before, so that drawing does not fill the cache.
         let drawn: Vec<KeyDigest> =
             (0..BLOCK).map(|_| digest(first + asked.key(&mut self.random, keys))).collect();
         let mut payload = case.payload(drawn[0]);
-        let before = self.bed.switch.runs();
+        let before = self.testbed.switch.runs();
         for digest in drawn {
             set_digest(&mut payload, &digest);
-            self.bed.feed(Sender::Client, ring, &digest, &payload)?;
+            self.testbed.feed(Sender::Client, ring, &digest, &payload)?;
         }
-        let after = self.bed.switch.runs();
+        let after = self.testbed.switch.runs();
         Ok((after.time - before.time).as_nanos() as f64 / (after.count - before.count) as f64)
     }
 }

@@ -1,15 +1,14 @@
-//! Instructions and memory of the modules.
+//! Instructions and memory of the modules for hot keys.
 
-use super::failed;
-use crate::error::Result;
-use crate::kvswitch::bed;
-use crate::report;
+use crate::error::{BenchError, Result};
+use crate::report::{Report, Row};
 use nicekv_switch_xdp::measure::{self, MapSize};
 use nicekv_switch_xdp::{Hook, KernelSwitch};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Functions and maps of a module, as far as they are its own. What is inlined belongs to the function around it. Maps by as many letters as the kernel keeps.
+/// Functions and maps of a module. Inlined code belongs to its caller. Names of maps are as long as
+/// the kernel keeps them.
 struct Module {
     name: &'static str,
     functions: &'static [&'static str],
@@ -50,45 +49,45 @@ const MODULES: [Module; 5] = [
 ];
 const OTHERS: &str = "all else";
 
-/// See the module.
 pub(super) struct Sizes {
-    /// Of each function of the object.
+    /// Instructions of each function of the object.
     functions: BTreeMap<String, usize>,
-    /// Of each program: instructions when the kernel has taken it, bytes of machine code.
+    /// Instructions of each program after loading, and bytes of machine code.
     programs: Vec<(Hook, u32, u32)>,
     maps: Vec<MapSize>,
 }
 
 impl Sizes {
     pub(super) fn of_object() -> Result<Self> {
-        let functions = measure::function_sizes().map_err(bed::failed)?;
+        let functions = measure::function_sizes()?;
         Ok(Self { functions, programs: Vec::new(), maps: Vec::new() })
     }
 
-    /// Adds what a switch has at this hook; both programs have the same maps.
+    /// Adds the program at this hook. Both programs have the same maps.
     pub(super) fn add(&mut self, switch: &KernelSwitch, hook: Hook) -> Result<()> {
-        let size =
-            switch.program_size(hook).ok_or_else(|| failed("the kernel does not tell a program's size"))?;
+        let size = switch
+            .program_size(hook)
+            .ok_or_else(|| BenchError::failed("the kernel reports no program size"))?;
         self.programs.push((hook, size.instructions, size.machine_code));
-        self.maps = switch.map_sizes(hook).map_err(bed::failed)?;
+        self.maps = switch.map_sizes(hook)?;
         Ok(())
     }
 
-    /// Instructions and bytes of a module.
+    /// Instructions of a module, and bytes of its maps.
     fn of(&self, Module { functions, maps, .. }: &Module) -> (usize, u64) {
         let instructions = functions.iter().filter_map(|name| self.functions.get(*name)).sum();
-        let is_its = |map: &&MapSize| maps.contains(&map.name.as_str());
-        (instructions, self.maps.iter().filter(is_its).map(|map| map.bytes).sum())
+        let is_own = |map: &&MapSize| maps.contains(&map.name.as_str());
+        (instructions, self.maps.iter().filter(is_own).map(|map| map.bytes).sum())
     }
 
-    /// By module.
+    /// Name, instructions and bytes of each module.
     fn rows(&self) -> Vec<(&'static str, usize, u64)> {
         let row = |module: &Module| {
             let (instructions, bytes) = self.of(module);
             (module.name, instructions, bytes)
         };
         let mut rows: Vec<_> = MODULES.iter().map(row).collect();
-        // The entry points at both hooks have what is common inlined.
+        // The rest includes the entry points at both hooks, with inlined code.
         let own: usize = rows.iter().map(|row| row.1).sum();
         let memory: u64 = rows.iter().map(|row| row.2).sum();
         let all: u64 = self.maps.iter().map(|map| map.bytes).sum();
@@ -96,38 +95,31 @@ impl Sizes {
         rows
     }
 
-    pub(super) fn table(&self) -> Vec<[String; 3]> {
-        let mut lines =
-            vec![["module", "instructions, as compiled", "memory of its maps, bytes"].map(String::from)];
-        let row = |(name, instructions, bytes): (&str, usize, u64)| {
-            [name.into(), instructions.to_string(), bytes.to_string()]
+    pub(super) fn report(&self, report: &mut Report) {
+        let module = |(name, instructions, bytes): (&str, usize, u64)| {
+            vec![name.into(), instructions.to_string(), bytes.to_string()]
         };
-        lines.extend(self.rows().into_iter().map(row));
         let program = |(hook, instructions, machine_code): &(Hook, u32, u32)| {
-            [
+            vec![
                 format!("the whole program at {hook}, in the kernel"),
                 instructions.to_string(),
                 format!("{machine_code} of machine code"),
             ]
         };
-        lines.extend(self.programs.iter().map(program));
-        lines
-    }
-
-    pub(super) fn json(&self, bench: &str) -> impl Iterator<Item = String> {
-        let row = |(name, instructions, bytes): (&'static str, usize, u64)| {
-            let (parameters, none) = (json!({}), None);
-            report::row_of(bench, name, &parameters, ("instructions", ""), &[instructions as f64], none)
-                + &report::row_of(bench, name, &parameters, ("map_memory", "byte"), &[bytes as f64], none)
+        let lines = self.rows().into_iter().map(module).chain(self.programs.iter().map(program));
+        report.table(&["module", "instructions, as compiled", "memory of its maps, bytes"], lines);
+        let mut record = |name: &str, metric: (&str, &'static str), figure: f64, parameters| {
+            report.record(&Row::new("", name, metric, vec![figure]).parameters(parameters));
         };
-        let program = |&(hook, instructions, machine_code): &(Hook, u32, u32)| {
-            let (name, parameters) = ("whole program", json!({ "hook": hook.name() }));
-            let code = ("machine_code", "byte");
-            report::row_of(bench, name, &parameters, ("instructions", ""), &[instructions.into()], None)
-                + &report::row_of(bench, name, &parameters, code, &[machine_code.into()], None)
-        };
-        let programs: Vec<String> = self.programs.iter().map(program).collect();
-        self.rows().into_iter().map(row).chain(programs)
+        for (name, instructions, bytes) in self.rows() {
+            record(name, ("instructions", ""), instructions as f64, json!({}));
+            record(name, ("map_memory", "byte"), bytes as f64, json!({}));
+        }
+        for &(hook, instructions, machine_code) in &self.programs {
+            let parameters = json!({ "hook": hook.name() });
+            record("whole program", ("instructions", ""), instructions.into(), parameters.clone());
+            record("whole program", ("machine_code", "byte"), machine_code.into(), parameters);
+        }
     }
 }
 
@@ -136,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_of_hot_keys_is_of_a_module() {
+    fn every_function_for_hot_keys_belongs_to_a_module() {
         let functions = measure::function_sizes().unwrap();
         let of_modules: Vec<&str> = MODULES.iter().flat_map(|module| module.functions).copied().collect();
         let words = ["hot", "holder", "value", "asked"];
