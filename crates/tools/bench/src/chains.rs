@@ -16,7 +16,7 @@ use serde_json::json;
 
 const SIZE: Size = Size { nodes: 3, replicas: 3 };
 const CALLERS: [usize; 2] = [64, 1];
-/// Least throughput of puts along a chain, as a part of that by multicast.
+/// Minimum throughput of puts along a chain, as a part of that by multicast.
 const KEPT_MIN: f64 = 0.9;
 
 /// Arguments of `nicekv bench chains`.

@@ -16,7 +16,7 @@ use nicekv_proto::placement::Vrings;
 use serde_json::json;
 
 const SIZE: Size = Size { nodes: 3, replicas: 3 };
-/// Least throughput of puts with kernel gets, as a part of that without.
+/// Minimum throughput of puts with kernel gets, as a part of that without.
 const PUTS_KEPT_MIN: f64 = 0.95;
 /// The labs, and the kernel memory of a node in MiB: more than all keys need, and none.
 const LABS: [(&str, &str); 2] = [("kernel", "32"), ("process", "0")];

@@ -18,7 +18,8 @@ const LEGEND_AT: u32 = 690;
 const LEGEND_LINE_HEIGHT: i32 = 20;
 /// Significant digits of a number on an axis.
 const DIGITS: usize = 3;
-/// Most labels along an axis. On a logarithmic one they are crowded before powers of ten.
+/// Maximum number of labels along an axis. On a logarithmic one they are crowded before powers of
+/// ten.
 const LABELS: usize = 10;
 const LOGARITHMIC_LABELS: usize = 5;
 const COLORS: [RGBColor; 6] = [

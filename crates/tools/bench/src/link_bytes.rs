@@ -19,7 +19,7 @@ pub(crate) struct LinkBytes {
 }
 
 impl LinkBytes {
-    /// Since the link was created.
+    /// Bytes that the link has carried since it was created.
     pub(crate) fn of(hosts: &Hosts, host: Host) -> Result<Self> {
         let text = hosts.inside(host, || std::fs::read_to_string(COUNTERS))?;
         let text = text.map_err(BenchError::system(format!("read {COUNTERS}")))?;

@@ -27,9 +27,9 @@ const SIZE: Size = Size { nodes: 3, replicas: 3 };
 /// Callers of the closed loop that measures the carried load.
 const CALLERS: Callers = Callers::single(256);
 const MULTIPLES: [u32; 3] = [1, 2, 10];
-/// Most datagrams sent again, in percent of the requests that were sent.
+/// Maximum datagrams sent again, in percent of the requests that were sent.
 const RETRIES_PERCENT_MAX: f64 = 1.0;
-/// Least goodput, as a part of the round's best.
+/// Minimum goodput, as a part of the round's best.
 const KEPT_MIN: f64 = 0.9;
 
 /// Arguments of `nicekv bench overload`.

@@ -307,7 +307,7 @@ impl Comparison {
         [Bar::ours(self.labelled(NICEKV), ours), Bar::peers(self.labelled(self.peer), peers)]
     }
 
-    /// Whether it is the same target on another network.
+    /// Whether `other` is the same target on another network.
     fn is_of_same_target(&self, other: &Self) -> bool {
         self.target.is_some() && self.target == other.target
     }

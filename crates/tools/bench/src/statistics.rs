@@ -1,6 +1,6 @@
 //! Medians and spreads over the rounds of a run.
 
-/// Fewest rounds that give a median worth printing.
+/// Minimum rounds that give a median worth printing.
 pub const ROUNDS_MIN: u32 = 5;
 
 /// Median and extremes of a figure over the rounds of a run.

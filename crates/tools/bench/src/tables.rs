@@ -33,8 +33,8 @@ use serde_json::{Map, Value, json};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Least rate with full tables, as a part of that with empty ones, and with hot keys, as a part of
-/// that without.
+/// Minimum rate with full tables, as a part of that with empty ones, and with hot keys, as a part
+/// of that without.
 const KEPT_MIN: f64 = 0.9;
 /// The time of the programs is measured for this fraction of a round.
 const PROGRAM_PART: u32 = 4;

@@ -9,7 +9,7 @@ pub(crate) const KEYS: u32 = 10_000;
 pub(crate) const VALUE_BYTES: usize = 64;
 /// Bytes of each key. The keys of gets are named as `redis-benchmark -r` names them.
 pub(crate) const KEY_BYTES: usize = 16;
-/// Most ops of a sequence: far more than any store here does in a round.
+/// Maximum ops of a sequence: far more than any store here does in a round.
 const OPERATIONS_MAX: u64 = 50_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use crate::statistics::figure;
 use serde_json::{Value, json};
 use testbed::{CASES, Case, Testbed};
 
-/// Most periods of the policy until a key is spread, and until no trace of it is left.
+/// Maximum periods of the policy until a key is spread, and until no trace of it is left.
 const SPREAD: Goal = Goal::AtMost(2.0);
 const GONE: Goal = Goal::AtMost(3.0);
 

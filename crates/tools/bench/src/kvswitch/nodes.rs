@@ -33,7 +33,7 @@ const KEYSPACE: &str = "hot=id=1,replicas=1,partitions=256,balancing=hot";
 const CALLERS: usize = 256;
 const SKEW: f64 = 0.99;
 const PRELOAD_TIMEOUT: Duration = Duration::from_secs(120);
-/// Least throughput at the paper's skew, as a part of that without skew.
+/// Minimum throughput at the paper's skew, as a part of that without skew.
 const KEPT_MIN: f64 = 0.98;
 
 /// Arguments of `nicekv bench kvswitch-nodes`.

@@ -5,7 +5,7 @@ use crate::report::{Goal, Row};
 
 /// A metric that falls from period to period.
 pub(crate) const THRESHOLD: &str = "T ÷ mean load of a server";
-/// Least number of frames per second through the kernel programs.
+/// Minimum number of frames per second through the kernel programs.
 const FRAMES: Goal = Goal::AtLeast(500_000.0);
 
 /// A metric of an experiment, at a place on the horizontal axis of a panel of the paper.
@@ -35,8 +35,8 @@ pub(crate) fn frame_rate(measured: &Measured) -> Option<Row> {
     Some(row.goal(FRAMES))
 }
 
-/// Whether the axes of a row's chart are logarithmic: lambda and throughput differ by orders of
-/// magnitude between systems, and T falls by a factor.
+/// Which axes (horizontal, vertical) of a row's chart are logarithmic: lambda and throughput differ
+/// by orders of magnitude between systems, and T falls by a factor.
 pub(crate) fn logarithmic(row: &Row) -> (bool, bool) {
     (false, matches!(row.metric.as_str(), "lambda" | "throughput" | THRESHOLD))
 }

@@ -29,7 +29,7 @@ use serde_json::json;
 use sizes::Sizes;
 
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
-/// Most nanoseconds that all modules together may add to a packet.
+/// Maximum nanoseconds that all modules together may add to a packet.
 const ALL: Option<Goal> = Some(Goal::AtMost(200.0));
 
 /// The paper's table, in percent of a Tofino's resources. For SRAM there is only §5.5, which

@@ -28,8 +28,8 @@ impl Driver {
         Ok(Self { core, endpoint, busy_poll: BusyPoll::new(BusyPoll::DEFAULT) })
     }
 
-    /// A turn of a closed loop: sends what is due, waits until datagrams arrive or a deadline passes,
-    /// and handles them. It busy-polls before it sleeps. Returns the time after the wait.
+    /// A turn of a closed loop: sends what is due, waits until datagrams arrive or a deadline
+    /// passes, and handles them. It busy-polls before it sleeps. Returns the time after the wait.
     pub(crate) fn turn(&mut self) -> Result<Now> {
         let Self { core, endpoint, busy_poll } = self;
         endpoint.send_with(|out| core.poll_transmit(out)).map_err(failed())?;
@@ -47,8 +47,9 @@ impl Driver {
         Ok(now)
     }
 
-    /// A turn of an open loop, which has more to send at `until_ns`: the same without busy-polling. The
-    /// time that it returns is that after receiving: latencies up to the turn's start would be too short.
+    /// A turn of an open loop, which has more to send at `until_ns`: the same without busy-polling.
+    /// The time that it returns is that after receiving: latencies up to the turn's start would be
+    /// too short.
     pub(crate) fn turn_until(&mut self, until_ns: u64) -> Result<Now> {
         let Self { core, endpoint, .. } = self;
         endpoint.send_with(|out| core.poll_transmit(out)).map_err(failed())?;

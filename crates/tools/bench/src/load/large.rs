@@ -18,7 +18,7 @@ use std::net::SocketAddrV4;
 pub(crate) const LARGE_BYTES: usize = 1 << 20;
 /// Keys of a workload with large values.
 pub(crate) const LARGE_KEYS: u32 = 32;
-/// Most puts of one run: nodes keep overwritten values for ten seconds, and these must fit in
+/// Maximum puts of one run: nodes keep overwritten values for ten seconds, and these must fit in
 /// memory.
 pub(crate) const PUTS_MAX: usize = 256;
 /// Bytes between two stamps: less than a chunk, so that every chunk has one.

@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 
-/// Most bytes of an answer, errors included, that are read at once.
+/// Maximum bytes of an answer, errors included, that are read at once.
 const ANSWER_BYTES_MAX: usize = 4_096;
 
 /// Connections served per `epoll_wait`.

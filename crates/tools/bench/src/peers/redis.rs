@@ -111,7 +111,8 @@ impl Peer for Benchmarked<'_> {
     }
 }
 
-/// Opens one connection per caller to the first server. An op waits for all the other servers.
+/// Opens one connection per caller to the first server. A put waits until all the other servers
+/// have acknowledged it.
 fn connect(lab: &Lab, servers: &[RedisServer], target: &Target) -> Result<RedisLoad> {
     let wait_for = (servers.len() > 1).then_some(servers.len() - 1);
     let server = servers[0].address();

@@ -23,7 +23,7 @@ const SENDERS: usize = 16;
 const SOCKETS: &str = "/proc/thread-self/net/udp";
 /// Interval of sending: a datagram or two are due then.
 const PACE: Duration = Duration::from_micros(200);
-/// Most datagrams sent at once after a pause of the machine.
+/// Maximum datagrams sent at once after a pause of the machine.
 const BURST_MAX: f64 = 32.0;
 
 /// Datagrams so far.

@@ -10,7 +10,7 @@ use crate::line_chart::{Axes, Chart};
 use crate::report::{self, Row};
 use crate::statistics::{mean, ratios};
 
-/// Least ratio of two printed values whose order is compared.
+/// Minimum ratio of two printed values whose order is compared.
 const ORDERED: f64 = 1.05;
 /// Parts of a run, for figures that change while it lasts.
 const PARTS: usize = 10;

@@ -58,8 +58,8 @@ pub(crate) fn averages(key: (&'static str, &'static str, f64), measured: &Measur
     ]
 }
 
-/// Whether the axes of a row's chart are logarithmic: chunks of 1M are 64 times those of 16K, and
-/// so are their figures.
+/// Which axes (horizontal, vertical) of a row's chart are logarithmic: chunks of 1M are 64 times
+/// those of 16K, and so are their figures.
 pub(crate) fn logarithmic(row: &Row) -> (bool, bool) {
     let is_wide = row.at.is_some_and(|(axis, _)| axis.starts_with("chunk"));
     (is_wide, is_wide && row.unit != "%")

@@ -21,7 +21,8 @@ fn all_cells_are_near_the_printed_ones() {
     assert_eq!(notes.len(), 1, "{notes:?}");
 }
 
-/// Without crossing it is the paper's tool in one thread, whose means over seeds these are (128K).
+/// Without crossing it behaves as the paper's tool in one thread, whose means over seeds are listed
+/// (128K).
 #[test]
 fn without_crossing_it_matches_the_papers_tool_in_one_thread() {
     for (protocol, disk, chunks, latency_us) in [
@@ -68,7 +69,7 @@ fn latency_without_contention_is_the_sum_of_its_parts() {
     let near = |latency: f64, ns: u64| (latency * 1_000.0 - ns as f64).abs() < 1_000.0;
     let multicast = latencies(Protocol::M);
     assert!(multicast.iter().all(|latency| near(*latency, once)), "{multicast:?}");
-    // Three times, or a little more when the group is requested again.
+    // Three times as long, or a little longer when the group is requested again.
     let unicast = latencies(Protocol::H);
     assert!(unicast.iter().all(|latency| *latency > (once + 2 * chunk) as f64 / 1_000.0), "{unicast:?}");
     assert!(unicast.iter().all(|latency| *latency < (once + 3 * chunk) as f64 / 1_000.0), "{unicast:?}");

@@ -140,7 +140,7 @@ pub(crate) fn run(arguments: &ScansArguments) -> Result<()> {
     let (lab, ours) = lab(keys, &session)?;
     let (_server, redis) = redis(&lab, &session)?;
     let mut bench = Bench { session: &session, rounds: arguments.rounds.rounds, keys, ours, redis };
-    bench.preload()?;
+    lab.inside(CLIENT, || bench.preload())??;
     let mut comparisons = Vec::new();
     for row in rows(keys) {
         comparisons.push(lab.inside(CLIENT, || bench.compare(&row))??);

@@ -11,7 +11,7 @@ use nicekv_proto::{Expiry, KeyspaceId, Now, Operation};
 use nicekv_runtime::{new_client_id, now};
 use std::net::SocketAddrV4;
 
-/// Most parts requested at once.
+/// Maximum parts requested at once.
 const PARTS_MAX: usize = 64;
 const PRELOADERS: usize = 256;
 

@@ -17,7 +17,7 @@ pub(crate) const SCAN_KEYS_MAX: u32 = 100;
 /// Distance between two keys.
 const DISTANCE: u128 = u128::MAX / KEYS as u128;
 
-/// How popular keys are.
+/// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Skew {
     Uniform,

@@ -20,7 +20,7 @@ const VALUE: [u8; 128] = [7; 128];
 /// A keyspace without hot entries, and one that spreads its hot keys.
 const PLAIN: KeyspaceId = KeyspaceId(5);
 const SPREAD: KeyspaceId = KeyspaceId::DEFAULT;
-/// Packets of a block, and blocks of a quick run and of a full one.
+/// Packets per block, and number of blocks of a quick run and of a full one.
 const BLOCK: usize = 1_000;
 const BLOCKS: [usize; 2] = [30, 200];
 /// Longer than any run of this bench.

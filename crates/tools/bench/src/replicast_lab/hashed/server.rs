@@ -18,7 +18,7 @@ const CONNECTIONS_MAX: usize = 64;
 const PIECE_BYTES: usize = 128 << 10;
 /// Pieces read from a connection before the others have their turn.
 const PIECES_MAX: usize = 8;
-/// Most bytes queued for the disk, as at a target; above it nothing is read.
+/// Maximum bytes queued for the disk, as at a target; above it nothing is read.
 const QUEUED_BYTES_MAX: u64 = 64 << 20;
 
 /// A running server, ended when it is dropped.
