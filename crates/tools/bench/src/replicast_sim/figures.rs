@@ -133,7 +133,7 @@ impl Figure {
             )],
             Self::Fig8 | Self::Fig11 => vec!["The paper prints no figures of this picture.".into()],
             Self::Fig12 | Self::Fig13 => {
-                vec!["The paper's bars are lost: what they show is told by its text.".into()]
+                vec!["The paper's bars are lost: their content is in its text.".into()]
             }
             _ => order(runs),
         }

@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_secs(1);
 struct Ask {
     id: ChunkId,
     bytes: Arc<[u8]>,
-    tell: Sender<std::result::Result<(), String>>,
+    done: Sender<std::result::Result<(), String>>,
 }
 
 /// A put in flight.
@@ -63,11 +63,11 @@ impl HashedClient {
 
     /// Puts a chunk; `id` is the hash of its bytes.
     pub(in crate::replicast_lab) fn put(&self, id: ChunkId, bytes: Arc<[u8]>) -> Pending {
-        let (tell, told) = channel();
+        let (done, result) = channel();
         // If the thread has ended, waiting fails.
-        let _ = self.asks.as_ref().expect("until it is dropped").send(Ask { id, bytes, tell });
+        let _ = self.asks.as_ref().expect("until it is dropped").send(Ask { id, bytes, done });
         self.waker.wake();
-        Pending(told)
+        Pending(result)
     }
 }
 
@@ -81,7 +81,7 @@ impl Drop for HashedClient {
 /// The caller of a put, and the number of answers that are missing.
 struct Put {
     missing: usize,
-    tell: Sender<std::result::Result<(), String>>,
+    done: Sender<std::result::Result<(), String>>,
 }
 
 struct Thread {
@@ -118,7 +118,7 @@ impl Thread {
             for (connection, is_ready) in self.connections.iter_mut().zip(ready) {
                 if is_ready {
                     while let Some((sequence, is_stored)) = connection.read()? {
-                        tell(&mut self.puts, sequence, is_stored);
+                        complete(&mut self.puts, sequence, is_stored);
                     }
                 }
                 connection.write()?;
@@ -139,14 +139,14 @@ impl Thread {
     fn take(&mut self) -> bool {
         loop {
             match self.asked.try_recv() {
-                Ok(Ask { id, bytes, tell }) => {
+                Ok(Ask { id, bytes, done }) => {
                     self.sequence += 1;
                     let head = Head { sequence: self.sequence, id, length: bytes.len() as u32 }.encode();
                     for place in targets_of(&id, self.connections.len(), self.copies) {
                         let outgoing = Outgoing { head, bytes: bytes.clone(), sent: 0 };
                         self.connections[place].outgoing.push_back(outgoing);
                     }
-                    self.puts.insert(self.sequence, Put { missing: self.copies, tell });
+                    self.puts.insert(self.sequence, Put { missing: self.copies, done });
                 }
                 Err(error) => return error == TryRecvError::Disconnected,
             }
@@ -155,7 +155,7 @@ impl Thread {
 }
 
 /// Handles an answer of a server. The caller may have gone.
-fn tell(puts: &mut HashMap<u64, Put>, sequence: u64, is_stored: bool) {
+fn complete(puts: &mut HashMap<u64, Put>, sequence: u64, is_stored: bool) {
     let Some(put) = puts.get_mut(&sequence) else { return };
     put.missing -= usize::from(is_stored);
     let result = match (is_stored, put.missing) {
@@ -164,7 +164,7 @@ fn tell(puts: &mut HashMap<u64, Put>, sequence: u64, is_stored: bool) {
         (true, _) => return,
     };
     if let Some(put) = puts.remove(&sequence) {
-        let _ = put.tell.send(result);
+        let _ = put.done.send(result);
     }
 }
 

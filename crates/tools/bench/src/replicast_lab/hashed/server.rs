@@ -133,8 +133,8 @@ impl Server {
 
     /// Answers the chunks that the disk has finished.
     fn answer(&mut self) -> io::Result<()> {
-        while let Ok(told) = self.queue.disk.told.try_recv() {
-            match told {
+        while let Ok(event) = self.queue.disk.told.try_recv() {
+            match event {
                 Told::Done(StorageDone::Finished { op, end }) => {
                     self.queue.bytes -= u64::from(self.queue.lengths.remove(&op).unwrap_or(0));
                     let Some(Some(connection)) = self.connections.get_mut(op.client.0 as usize) else {

@@ -237,6 +237,6 @@ impl<'a> Simulation<'a> {
     /// Converts a window from the initiator's clock to offsets by the target's. The bid had the
     /// same receipt.
     pub(super) fn offsets_of(receipt: Receipt, window: Window) -> Offsets {
-        receipt.offsets(window).expect("what is chosen of a bid is told within it")
+        receipt.offsets(window).expect("a chosen window is within its bid")
     }
 }
