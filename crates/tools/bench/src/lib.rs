@@ -21,8 +21,7 @@
 //! | `tables`, `kvswitch::table1` | the switch programs without a cluster | |
 //!
 //! Rules of the figures:
-//! * Figures of `peers` are ratios of two sides measured in the same run, one after the other, in
-//! at
+//! * Figures of `peers` are ratios of two sides measured in the same run, one after the other, in at
 //!   least [`ROUNDS_MIN`] rounds; median and spread are those of the ratios within the rounds.
 //! * Both sides run the same ops between the same network namespaces, through the same switch. The
 //!   peer is tuned.
