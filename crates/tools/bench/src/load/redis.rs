@@ -112,13 +112,13 @@ impl RedisLoad {
         let mut count = 0;
         while count == 0 {
             // Each poll is one system call, and the last one if a connection is ready.
-            let is_lingering = self.busy_poll.is_on();
-            let timeout = if is_lingering { AT_ONCE } else { AT_LAST };
+            let is_polling = self.busy_poll.is_on();
+            let timeout = if is_polling { AT_ONCE } else { AT_LAST };
             count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
                 Err(rustix::io::Errno::INTR) => return Ok(()),
                 count => count.map_err(BenchError::system("wait for redis"))?,
             };
-            match (count, is_lingering) {
+            match (count, is_polling) {
                 (0, true) => std::thread::yield_now(),
                 (0, false) => {
                     return Err(BenchError::Failed(format!("redis: no answer in {ANSWER_TIMEOUT:?}")));
