@@ -113,7 +113,7 @@ catalogue! {
         NODE_SCRUBBED_LARGE: Counter "nicekv_node_scrubbed_large_value_bytes" ["node"] "Bytes of large values verified by the scrub";
         NODE_LARGE_SCRUBS: Counter "nicekv_node_large_value_scrubs" ["node"] "Completed scrub passes over large values";
         NODE_DISCARDED: Counter "nicekv_node_discarded_partitions" ["node"] "Partitions whose data was discarded because the node no longer needs it";
-        NODE_PUTS: Histogram "nicekv_node_put_stage_duration_seconds" ["node", "stage"] "Time since a put arrived: forced (synced on this node's disk; every member), decided (synced by every member and decided; the primary)";
+        NODE_PUTS: Histogram "nicekv_node_put_stage_duration_seconds" ["node", "stage"] "Time since a put arrived: synced (on this node's disk; every member), decided (synced by every member and decided; the primary)";
         NODE_LOG_SYNCS: Histogram "nicekv_node_log_sync_duration_seconds" ["node"] "Duration of a log sync; none with the memory engine";
         NODE_RECORDS: Counter "nicekv_node_log_records" ["node"] "Log records ever written, including earlier processes";
         NODE_SEGMENTS: Gauge "nicekv_node_log_segments" ["node"] "Log segments kept";

@@ -107,7 +107,7 @@ fn observe_node(samples: &mut Samples, name: &str, observed: &NodeObservation) {
     }
     observe_hot_of_node(samples, name, &status.hot);
     observe_values_of_node(samples, name, &status.values);
-    samples.set_durations(&NODE_PUTS, &[name, "forced"], &status.puts.synced);
+    samples.set_durations(&NODE_PUTS, &[name, "synced"], &status.puts.synced);
     samples.set_durations(&NODE_PUTS, &[name, "decided"], &status.puts.decided);
     if let Some(log) = log {
         samples.set_durations(&NODE_LOG_SYNCS, &[name], &log.syncs);

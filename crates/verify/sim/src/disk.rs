@@ -327,7 +327,7 @@ impl Disk {
             core.replay(now, record).expect("the log holds what the core wrote");
         }
         let busy = self.execute(now, core);
-        assert!(busy.is_empty(), "replaying a log forces nothing");
+        assert!(busy.is_empty(), "replaying a log syncs nothing");
         core.begin_durable(self.durable());
     }
 }

@@ -181,7 +181,7 @@ mod tests {
             let le =
                 if bucket < BOUNDS { format!("{}", bound_ns(bucket) as f64 / 1e9) } else { "+Inf".into() };
             page += "nicekv_node_put_stage_duration_seconds_bucket";
-            page += &format!("{{le=\"{le}\",node=\"node-0\",stage=\"forced\"}} {sum}\n");
+            page += &format!("{{le=\"{le}\",node=\"node-0\",stage=\"synced\"}} {sum}\n");
         }
         assert_eq!(parse(&page), [expected]);
         assert_eq!(parse("nicekv_node_put_stage_duration_seconds_bucket{le=\"1\",node=\"a\"} 3"), []);

@@ -62,7 +62,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
     },
     Script {
-        name: "leader-outlives-its-leader_lease",
+        name: "leader-outlives-its-lease",
         row: 24,
         what: "the leader reaches only a secondary, which reaches only the leader, and loses the store; a switch without a connection goes on sending gets to that secondary",
         shape: |scenario| {

@@ -70,7 +70,7 @@ rows! {
     row_22_switch_restarts 22 "switch-restarts";
     row_23_metadata_dies_between_two_switches 23 "metadata-dies-between-two-switches";
     row_24_old_leader_resumes 24 "old-leader-resumes";
-    row_24_leader_outlives_its_lease 24 "leader-outlives-its-leader_lease";
+    row_24_leader_outlives_its_lease 24 "leader-outlives-its-lease";
     row_25_tables_full 25 "tables-full";
     row_25_port_missing 25 "port-missing";
     row_22_ways_around_a_cable_and_a_switch 22 "ways-around-a-cable-and-a-switch";
