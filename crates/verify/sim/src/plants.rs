@@ -238,7 +238,7 @@ pub const PLANTS: &[Plant] = &[
     plant("record-ends-early", Hunt::Seeds(by_range)),
     plant("record-of-the-address", Hunt::Seeds(by_range)),
     plant("step-written-unguarded", Hunt::Seeds(shared_store)),
-    plant("leader_lease-taken-at-once", Hunt::Seeds(shared_store)),
+    plant("lease-taken-at-once", Hunt::Seeds(shared_store)),
     plant("hold-ignored", Hunt::Script("leader-outlives-its-lease")),
     plant("discard-not-broken-off", Hunt::Seeds(left_and_back)),
     plant("drop-not-awaited", Hunt::Seeds(keyspaces_come_and_go)),
