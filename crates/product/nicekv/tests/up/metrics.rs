@@ -153,7 +153,7 @@ fn metrics_match_the_list_and_move_with_load() {
     assert!(grown("nicekv_node_gets_total", "node=\"node-") as u64 >= GETS);
     assert!(grown("nicekv_node_decisions_total", "") as u64 > PUTS);
     // Every member syncs every put, and the primary decides it.
-    assert!(grown("nicekv_node_put_stage_duration_seconds_count", "stage=\"forced\"") as u64 > 3 * PUTS);
+    assert!(grown("nicekv_node_put_stage_duration_seconds_count", "stage=\"synced\"") as u64 > 3 * PUTS);
     assert!(grown("nicekv_node_put_stage_duration_seconds_count", "stage=\"decided\"") as u64 > PUTS);
     assert!(grown("nicekv_node_put_stage_duration_seconds_sum", "stage=\"decided\"") > 0.0);
     for node in ["node-1", "node-2", "node-3"] {
