@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Append ─▶ buffer of the log          one batch of requests
-//!   Force  ─▶ write, once the batch is executed ─▶ sync by the node's thread, or by group commit ─▶ Forced
+//!   Sync   ─▶ write, once the batch is executed ─▶ sync by the node's thread, or by group commit ─▶ Synced
 //!   Write  ─▶ engine (memory)  ── at intervals: sync the log, then sync the engine
 //! ```
 //!
