@@ -91,7 +91,7 @@ fn walk(place: Place, bugs: Bugs, ways: u64) -> Option<u64> {
 
 #[test]
 fn gets_see_every_decision_from_before_they_passed_the_switch() {
-    // With one set the exploration is complete: 1,184,019 states with a holder, 274,245 with a copy
+    // With one set the search is complete: 1,184,019 states with a holder, 274,245 with a copy
     // in the switch.
     let is_wide = std::env::var_os("NICEKV_EXPLORE_WIDER").is_some();
     let states_max = if is_wide { 40 * STATES_MAX } else { STATES_MAX };
