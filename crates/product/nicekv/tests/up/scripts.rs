@@ -5,6 +5,7 @@ use crate::cluster::{Redis, Up};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Generous for a busy machine; a node that ran a script in its own thread would be silent for
@@ -110,23 +111,26 @@ fn source(attack: &str) -> String {
     given + attack
 }
 
-/// Runs an attack, whose reply shows its result. Returns the time of its longest request.
-fn attacked(redis: &mut Redis, attack: &str) -> Duration {
+/// Runs an attack; the reply shows its result.
+fn attacked(redis: &mut Redis, attack: &str) {
     let source = source(attack);
     let started = Instant::now();
     let reply = redis.call_for_all(&["EVAL", &source, "1", "{a}k"]);
-    let alone = started.elapsed();
-    assert!(alone < SCRIPT_MAX, "{alone:?}: {attack}");
+    assert!(started.elapsed() < SCRIPT_MAX, "{:?}: {attack}", started.elapsed());
     let is_lost = ["outcome unknown", "no answer", "please report"].iter().any(|text| reply.contains(text));
     assert!(!is_lost, "{attack}: {reply}");
     assert_eq!(redis.call(&["MULTI"]), "+OK");
     assert_eq!(redis.call(&["SET", "{a}k", "1"]), "+QUEUED");
     assert_eq!(redis.call(&["EVAL", &source, "1", "{a}k"]), "+QUEUED");
-    let started = Instant::now();
     let reply = redis.call_for_all(&["EXEC"]);
-    let queued = started.elapsed();
     assert!(!reply.contains("outcome unknown") && !reply.contains("please report"), "{attack}: {reply}");
-    alone.max(queued)
+}
+
+/// Holds back the other test of this file: scripts of two clusters at once need all processors, so
+/// that waits would show the load of the machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static RUNS: Mutex<()> = Mutex::new(());
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets a flag when it is dropped.
@@ -140,10 +144,11 @@ impl Drop for OnDrop<'_> {
 
 #[test]
 fn row_39_attacks_by_scripts_end_and_do_not_block_other_clients() {
+    let _alone = alone();
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let is_over = AtomicBool::new(false);
-    let (times, attack) = std::thread::scope(|scope| {
+    let times = std::thread::scope(|scope| {
         let mut other = up.redis();
         let is_over = &is_over;
         let other = scope.spawn(move || {
@@ -159,20 +164,18 @@ fn row_39_attacks_by_scripts_end_and_do_not_block_other_clients() {
         let mut redis = up.redis();
         // The flag is set even if an attack fails the test.
         let ended = OnDrop(is_over);
-        let attack = ATTACKS.iter().map(|attack| attacked(&mut redis, attack)).max();
+        ATTACKS.iter().for_each(|attack| attacked(&mut redis, attack));
         drop(ended);
-        (other.join().unwrap(), attack.unwrap())
+        other.join().unwrap()
     });
     let longest = &times[times.len().saturating_sub(2)..];
     println!(
-        "{} attacks, the longest took {attack:?}; {} SETs of another client, the longest took {longest:?}",
+        "{} attacks; {} SETs of another client, the longest took {longest:?}",
         ATTACKS.len(),
         times.len()
     );
-    // Each attack runs twice, because another process may delay a single SET. On a busy machine the
-    // processor time of a script takes longer, and other clients may wait for one script.
-    let allowed = SET_MAX.max(attack);
-    assert!(longest[0] < allowed, "another client waited for {longest:?}, an attack took {attack:?}");
+    // Each attack runs twice, because another process may delay a single SET.
+    assert!(longest[0] < SET_MAX, "another client waited for {longest:?}");
     up.kill();
     let up = Up::start(scratch.path(), &["--data-dir", "data"]);
     let mut redis = up.redis();
@@ -200,6 +203,7 @@ fn signal(process: u32, signal: rustix::process::Signal) {
 
 #[test]
 fn row_38_script_workers_may_end_at_any_time() {
+    let _alone = alone();
     use rustix::process::Signal;
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--nodes", "1", "--replicas", "1"]);
