@@ -78,7 +78,7 @@ pub(crate) struct InFlight {
     pub(crate) counters: Counters,
 }
 
-/// What is known about a keyspace's gets and nodes.
+/// The client's state of a keyspace.
 #[derive(Clone, Debug)]
 struct KeyspaceState {
     /// `None`: each request is sent in its own datagram.

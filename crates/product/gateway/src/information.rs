@@ -9,7 +9,7 @@ use nicekv_redis::{REDIS_VERSION, command::Command};
 
 type Fields = Vec<(String, String)>;
 
-/// What the fields of a section are computed from.
+/// The sources of the fields of an INFO section.
 struct Asked<'a> {
     server: &'a ServerState,
     unix_ms: u64,

@@ -47,7 +47,7 @@ pub(crate) struct Finished {
     pub(crate) has_failed: bool,
 }
 
-/// What a command waits for.
+/// The state of a command that has no reply yet.
 #[derive(Debug)]
 pub(crate) enum State {
     /// The answer to its only request.

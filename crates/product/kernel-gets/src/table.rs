@@ -22,7 +22,7 @@ use nicekv_replica::{Shift, ShiftKind, reply_body};
 
 pub(crate) type Key = (Of, Box<[u8]>);
 
-/// What an entry answers for.
+/// The role in which this node answers gets of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Of {
     /// For a member of this partition.

@@ -146,8 +146,8 @@ impl Metadata {
         Some(format!("{} to be live", self.names(&[away])))
     }
 
-    /// What balancing waits for: an absent node or a change in progress. `None`: the cluster is
-    /// settled.
+    /// The reason why balancing waits: an absent node or a change in progress. `None`: there is
+    /// none.
     fn unsettled(&self) -> Option<String> {
         if let Some(absent) = self.absent() {
             return Some(absent);

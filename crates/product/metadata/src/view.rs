@@ -16,7 +16,7 @@ use crate::targets::Targets;
 /// Upper bound of partitions that a node copies at the same time because they move to it.
 pub(crate) const MOVES_PER_NODE_MAX: usize = 4;
 
-/// What is known about the nodes, from the point of view of one partition.
+/// The service's observations of nodes, as decisions about one partition use them.
 pub(crate) trait Observed {
     /// The policy of the partition's protocol.
     fn policy(&self) -> Policy;

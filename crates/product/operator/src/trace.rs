@@ -5,9 +5,9 @@
 //!   members and switches watch this client ─▶ read switch counters ─▶ the operation ─▶ collect what members and switches saw, read counters
 //! ```
 //!
-//! What a switch reports about a datagram depends on its kind: a switch in user space reports that
-//! it passed, one at tc that it arrived, and one at XDP nothing, which a note explains. The
-//! counters of table entries are available for all kinds.
+//! Switches differ in the events that they report for a datagram. A switch in user space reports
+//! that the datagram passed, one at tc that it arrived; one at XDP reports nothing, and a note says
+//! so. The counters of table entries are available for all kinds.
 //!
 //! The clock of another host is compared by asking for its time; half the round trip is the error.
 //! If the difference is smaller than the error, the clocks count as equal, as on a single machine.

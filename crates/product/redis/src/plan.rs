@@ -1,4 +1,4 @@
-//! What a command needs done.
+//! The plan of a command: the requests that the host sends for it, or its finished reply.
 
 use crate::continuation::Continuation;
 use crate::finish::Finish;
@@ -9,7 +9,7 @@ use nicekv_client::Request;
 use nicekv_client::transaction::Transaction;
 use nicekv_proto::{Condition, Expiry, Operation};
 
-/// What the host has to do for a command, as decided by its handler.
+/// How the host completes a command, as decided by the handler.
 #[derive(Debug)]
 pub enum Plan<'a> {
     /// Nothing: the handler has written the reply.

@@ -56,7 +56,7 @@ enum Driver {
     Own,
 }
 
-/// What a row compares with.
+/// The system that a row compares NICEKV with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
     /// One Redis.

@@ -29,7 +29,7 @@ const BELIEVED_NS: u64 = 100_000_000;
 /// answered.
 const APART_NS: u64 = 1_000_000_000;
 
-/// What all requests in a datagram have in common.
+/// The key by which requests are batched: only requests with the same key share a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchKey {
     /// The partition of their keys.

@@ -53,7 +53,7 @@ pub(crate) struct LargeReads {
     requested_for: Option<u64>,
 }
 
-/// What the oldest command needs.
+/// The memory that the oldest command still needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Nothing,

@@ -1,4 +1,4 @@
-//! What a read of a stream returns.
+//! The result of reading from a stream.
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use nicekv_proto::placement::{CREATED_FIRST, KeyspaceSpec};
 use super::{DesiredState, State, StateError};
 use crate::config::NodeConfig;
 
-/// What a stored state tells about its cluster.
+/// The summary of a cluster that is read from a stored state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCluster {
     /// Nodes of the cluster that have not been forgotten, ascending by id.

@@ -51,7 +51,7 @@ impl Peer {
     }
 }
 
-/// What a holder's answer to a pulse shows.
+/// The consequences of a holder's answer to a pulse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answered {
     /// The answer comes from a new process, which has no copies.

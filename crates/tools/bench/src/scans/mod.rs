@@ -58,7 +58,7 @@ pub struct ScansArguments {
     session: SessionArguments,
 }
 
-/// Who scans what.
+/// A client, and the keys that it scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scanned {
     /// The NICEKV client scans this keyspace.

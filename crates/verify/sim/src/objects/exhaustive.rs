@@ -19,7 +19,7 @@ const ROUND_FIRST: u64 = 1;
 const ROUND_LAST: u64 = 4;
 const RESTARTS_MAX: u8 = 1;
 
-/// What a user is doing.
+/// The state of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum User {
     /// Remaining puts.

@@ -25,7 +25,7 @@ pub(crate) enum Phase {
     Ready,
 }
 
-/// What the primary knows of another member of the epoch.
+/// The primary's record of another member of the epoch.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Peer {
     /// The member has reported everything that it held when the epoch began.

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use nicekv_proto::scan::{ScanWants, Scanned};
 use nicekv_proto::{Form, KeyOrder, MatchRange, Now, OpId};
 
-/// What an answer may contain.
+/// The bounds of an answer to a scan: its keys, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) wants: ScanWants,

@@ -16,7 +16,7 @@ use nicekv_proto::recovery::{Fetch, Wanted};
 use nicekv_proto::replication::{PrepareAck, Resend};
 use nicekv_proto::{NodeId, Now, OpId, Reply, Status, StoredUpdate, Update};
 
-/// Who has sent an update.
+/// The sender of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A client at this address, or behind a switch at this address that hides it.

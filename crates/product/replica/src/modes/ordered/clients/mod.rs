@@ -47,7 +47,7 @@ use named::Named;
 use nicekv_proto::{ClientId, OpId, Status};
 pub(crate) use result::StoredResult;
 
-/// What the records say about an op that is not open.
+/// The result of looking up an op that is not open.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<'a> {
     /// It was certainly not decided here.
