@@ -10,7 +10,7 @@ use harness::pair::{
 use harness::{CLIENT, LEASE_NS, METADATA, Node, update};
 use nicekv_proto::control::{Member, MemberRole, MemberState, ReportKind};
 use nicekv_proto::recovery::{CopyFrame, CopySection, UndecidedOp, Wanted};
-use nicekv_proto::replication::{Acks, PrepareAck, Progress};
+use nicekv_proto::replication::{Acks, PrepareAck, Progress, Resend};
 use nicekv_proto::{Datagram, Duration, Entries, Epoch, NodeId, OpId, Operation, Status, Term, Update};
 use nicekv_replica::{DiskSpace, StreamPeer};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -344,4 +344,66 @@ fn get_waits_for_the_outcome_of_recovered_ops() {
     let sent = progress(&mut node, 6, 1);
     let answers = sent.iter().filter(|(to, _)| *to == CLIENT).count();
     assert_eq!(answers, 2, "the increment and the get are answered");
+}
+
+/// The other member passes on an op that is open there.
+fn pass_on(node: &mut Node, epoch: u32, update: &Update<'_>) -> Sent {
+    let mut datagram = Vec::new();
+    update.encode(&mut datagram);
+    let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(epoch));
+    let resend = Resend { sender, partition, epoch, logged: 0, datagram: &datagram };
+    node.receive(OTHER_ADDRESS, |out| resend.encode(out))
+}
+
+/// A restarted primary that has not been proven remembers the outcome of an op although its client
+/// has gone on. Otherwise it would fetch the op from a member that took it in late, and execute it
+/// again.
+#[test]
+fn op_that_a_restarted_primary_has_decided_is_not_fetched_again() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    let open = update(op(9), b"o", Operation::Increment(1));
+    node.receive(CLIENT, |out| open.encode(out));
+
+    let mut node = Node::restarted_with(&node.log);
+    node.grant_lease(Term(3));
+    node.assign_with(Term(3), Epoch(6), &[other()]);
+    let earlier = update(op(1), b"n", Operation::Increment(1));
+    let second = OpId { sequence: 2, ..op(1) };
+    let later = Update { watermark: 2, ..update(second, b"m", Operation::Increment(1)) };
+    let undecided = [earlier.op, later.op].map(|op| UndecidedOp { op, contended: false });
+    let sent = recover(&mut node, 6, 0, undecided.to_vec());
+    assert_eq!(fetched(&sent), undecided.map(|undecided| Wanted::Op(undecided.op)));
+    pass_on(&mut node, 6, &earlier);
+    pass_on(&mut node, 6, &later);
+    let acknowledge =
+        |op| PrepareAck { partition: PARTITION, epoch: Epoch(6), op, contended: false, refused: false };
+    let prepares = [earlier.op, later.op].map(acknowledge);
+    let acks = Acks { sender: OTHER, prepares: Entries::Values(&prepares), progress: Entries::Values(&[]) };
+    let sent = node.receive(OTHER_ADDRESS, |out| acks.encode(out));
+    assert_eq!(decisions(&sent).len(), 2);
+    progress(&mut node, 6, 2);
+
+    node.assign_with(Term(3), Epoch(7), &[other()]);
+    let sent = recover(&mut node, 7, 2, vec![undecided[0]]);
+    assert_eq!((fetched(&sent), fetched(&pass(&mut node))), (vec![], vec![]));
+}
+
+/// A restarted process may have lost an op that its client knows to be complete. Until it is
+/// proven, a later op of that client does not make the earlier one look decided.
+#[test]
+fn lost_op_is_fetched_although_its_client_has_gone_on() {
+    let mut node = Node::restarted_with(&[]);
+    node.grant_lease(Term(3));
+    node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
+    let lost = op(1);
+    let second = OpId { sequence: 2, ..lost };
+    let later = Update { watermark: 2, ..update(second, b"m", Operation::Increment(1)) };
+    pass_on(&mut node, 6, &later);
+    decide(&mut node, 6, 1, second);
+    assert_eq!(node.engine.len(), 1, "the later op has taken effect");
+
+    node.assign_with(Term(3), Epoch(7), &[other()]);
+    let undecided = UndecidedOp { op: lost, contended: false };
+    assert_eq!(fetched(&recover(&mut node, 7, 1, vec![undecided])), [Wanted::Op(lost)]);
 }

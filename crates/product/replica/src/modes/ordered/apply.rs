@@ -114,7 +114,7 @@ where
         }
         host.finish_internal(decided.op);
         self.clients.remember(decided.op, decided.index, result);
-        self.clients.advance(decided.op.client, head.watermark);
+        self.advance_client(host, decided.op.client, head.watermark);
         self.keep_named(host);
         if !stored.is_transaction() {
             return self.unlock(host, now, stored.key(), decided.effect);

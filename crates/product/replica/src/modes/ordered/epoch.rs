@@ -33,16 +33,6 @@ use nicekv_proto::{Epoch, NodeId, Now, OpId, StoredKey};
 /// How many open ops one sweep examines, oldest first.
 pub(crate) const SWEPT_OPS_MAX: usize = 256;
 
-/// Whether an op that this node does not hold may still be undecided. "Expired" proves that it is
-/// not, unless this process may have forgotten something (R18).
-fn is_unknown(lookup: Lookup<'_>, is_proven: bool) -> bool {
-    match lookup {
-        Lookup::New => true,
-        Lookup::Expired => !is_proven,
-        Lookup::Finished(_) => false,
-    }
-}
-
 impl<A> OrderedPartition<A>
 where
     Self: Agreement,
@@ -192,7 +182,7 @@ where
         for undecided in &reply.undecided {
             if self.locks.holds(undecided.op) {
                 self.locks.count_acks(undecided.op, 1 << position, undecided.contended, false);
-            } else if is_unknown(self.clients.lookup(undecided.op), self.is_proven) {
+            } else if self.clients.lookup(undecided.op) == Lookup::New {
                 lead.want(undecided.op, reply.sender);
                 if undecided.contended {
                     lead.note_contended(undecided.op);
@@ -240,7 +230,7 @@ where
     pub(crate) fn finish_fetching(&mut self, host: &mut Host, now: Now) {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.phase() == Phase::Fetching) else { return };
         lead.keep_wanting(|op| {
-            !self.locks.holds(op) && !self.sequence.has(op) && is_unknown(self.clients.lookup(op), false)
+            !self.locks.holds(op) && !self.sequence.has(op) && self.clients.lookup(op) == Lookup::New
         });
         if lead.wanted().is_empty() {
             self.become_ready(host, now);

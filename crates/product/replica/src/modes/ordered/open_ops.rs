@@ -9,7 +9,7 @@ use super::sequence::Decided;
 use crate::{Host, Map};
 use core::net::SocketAddrV4;
 use nicekv_proto::replication::Resend;
-use nicekv_proto::{Now, OpId, Status, StoredUpdate};
+use nicekv_proto::{ClientId, Now, OpId, Status, StoredUpdate};
 
 impl<A> OrderedPartition<A>
 where
@@ -24,12 +24,23 @@ where
         contended: bool,
         stored: StoredUpdate,
     ) {
-        self.clients.advance(stored.head().op.client, stored.head().watermark);
-        self.keep_named(host);
+        self.advance_client(host, stored.head().op.client, stored.head().watermark);
         if let Some(reference) = reference(&stored) {
             host.storage.keep_value(reference, self.id());
         }
         self.locks.take_in(&mut host.visibility, now, order, contended, stored);
+    }
+
+    /// An op carries its client's watermark: forgets the results below it.
+    ///
+    /// An op below its client's watermark must be one that this replica has decided, or holds. A
+    /// process that has not been proven may have lost ops that its clients know to be complete
+    /// (R18), so it keeps all results. The log is replayed by a process that is not proven, too.
+    pub(crate) fn advance_client(&mut self, host: &mut Host, client: ClientId, watermark: u64) {
+        if self.is_proven {
+            self.clients.advance(client, watermark);
+            self.keep_named(host);
+        }
     }
 
     /// Pins and unpins the large values that remembered results name. Their keys no longer have

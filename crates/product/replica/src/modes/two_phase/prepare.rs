@@ -5,7 +5,6 @@ use super::TwoPhase;
 use crate::modes::bounds::OPEN_OPS_MAX;
 use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::clients::Lookup;
-use crate::modes::ordered::lead::Phase;
 use crate::modes::ordered::record::Record;
 use crate::modes::ordered::waits::AwaitedSync;
 use crate::{Host, LargePut, Standing, Step};
@@ -73,7 +72,6 @@ impl OrderedPartition<TwoPhase> {
             // ack. That is certain only if this member has not logged more than the sender had:
             // otherwise the op may have been decided since, and its result forgotten here.
             Lookup::Expired if !self.is_primary() && self.is_open_elsewhere(source) => {}
-            Lookup::Expired if awaits_proof && self.is_fetched(op) => {}
             Lookup::Expired => {
                 if self.is_primary() {
                     host.reply(update.reply_to.or(source.address()), &Reply::bare(op, Status::Expired));
@@ -117,12 +115,6 @@ impl OrderedPartition<TwoPhase> {
     pub(crate) fn is_closed_to(&self, source: Source) -> bool {
         let is_open_elsewhere = matches!(source, Source::Member { .. }) && !self.is_drained();
         self.membership.sealed && !is_open_elsewhere
-    }
-
-    /// Primary: whether this op is among those that recovery fetches before anything is decided.
-    fn is_fetched(&self, op: OpId) -> bool {
-        let lead = self.lead.as_ref().filter(|lead| lead.phase() == Phase::Fetching);
-        lead.is_some_and(|lead| lead.wanted().contains_key(&op))
     }
 
     /// A client asks how much of a large value has arrived. Its op is open here, so all of it has.
