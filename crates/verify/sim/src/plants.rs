@@ -17,9 +17,7 @@ use crate::features::chains::{
     by_clients_of_paused_nodes, chains, chains_losing_answers, chains_reshaped, chains_that_move,
     chains_that_restart, chains_with_late_messages, chains_with_spares,
 };
-use crate::features::membership::{
-    late_with_handoffs, left_and_back, lossy_joins, nodes_come_and_go, with_handoffs,
-};
+use crate::features::membership::{late_with_handoffs, left_and_back, nodes_come_and_go, with_handoffs};
 use crate::features::metadata_faults::{forgetful_metadata, shared_store};
 use crate::features::migration::migrating;
 use crate::features::quorum::{
@@ -167,7 +165,6 @@ pub const PLANTS: &[Plant] = &[
     plant("joiner-keeps-former-life", Hunt::Script("primary-dies-with-its-decisions")),
     plant("early-decisions-kept", Hunt::Seeds(late_messages)),
     plant("epoch-unchecked", Hunt::Seeds(late_messages)),
-    plant("copy-during-recovery", Hunt::Seeds(lossy_joins)),
     plant("tombstone-dropped-early", Hunt::Seeds(as_drawn)),
     plant("overwrite-not-noted", Hunt::Seeds(as_drawn)),
     plant("former-move-kept", Hunt::Seeds(nodes_come_and_go)),

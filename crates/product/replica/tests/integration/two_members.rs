@@ -4,14 +4,14 @@
 use crate::harness;
 
 use harness::pair::{
-    OTHER, OTHER_ADDRESS, PARTITION, ack, acks, decide, decisions, increment, op, other, primary, progress,
-    recover, watermark,
+    OTHER, OTHER_ADDRESS, PARTITION, ack, acks, decide, decision, decisions, increment, op, other, primary,
+    progress, recover, send_decision, watermark,
 };
 use harness::{CLIENT, Node, answer, update};
 use nicekv_proto::chunk::Round;
 use nicekv_proto::placement::key_digest;
 use nicekv_proto::recovery::{RecoverRequest, UndecidedOp};
-use nicekv_proto::replication::Resend;
+use nicekv_proto::replication::{Decision, Effect, Resend};
 use nicekv_proto::{
     Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, NodeId, OpId, Operation, Status, Term,
     Update,
@@ -36,6 +36,33 @@ fn second_op_of_a_key_stays_contended_in_later_epochs() {
         let again = acks(&increment(&mut node, client));
         assert_eq!((again.len(), again[0].contended, again[0].epoch), (1, contended, Epoch(6)));
     }
+}
+
+/// A primary may refuse an op that it does not hold, and decide the next op of the key before all
+/// members have synced the refusal. Seed 10950: a member then told the next primary that all had it,
+/// and one that lacked it counted as having lost data.
+#[test]
+fn refusal_is_not_released_by_the_next_decision_of_its_key() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    increment(&mut node, 1);
+    increment(&mut node, 2);
+    let refusal = Decision {
+        status: Status::DiskFull,
+        effect: Effect::None,
+        contended: true,
+        value: b"",
+        ..decision(1, 1, op(1))
+    };
+    send_decision(&mut node, refusal);
+    decide(&mut node, 1, 2, op(2));
+    assert_eq!(node.engine.len(), 1, "the second op has taken effect");
+
+    node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
+    let request = RecoverRequest { sender: OTHER, partition: PARTITION, epoch: Epoch(6), cursor: 0 };
+    let sent = node.receive(OTHER_ADDRESS, |out| request.encode(out));
+    let Datagram::RecoverReply(reply) = Datagram::decode(&sent[0].1).unwrap().1 else { panic!("{sent:?}") };
+    assert_eq!((reply.logged, reply.released), (2, 0));
 }
 
 #[test]

@@ -38,17 +38,3 @@ pub(crate) fn late_with_handoffs(scenario: &mut Scenario) {
     scenario.balancing = true;
     scenario.faults.agent_cut = 200_000;
 }
-
-/// Nodes leave and return quickly, while many datagrams are lost.
-pub(crate) fn lossy_joins(scenario: &mut Scenario) {
-    scenario.nodes = 3;
-    scenario.keyspaces = vec![Shape::multicast(3, 0)];
-    scenario.workload.keys = Key::several(0, scenario.workload.keys.len());
-    scenario.faults = Faults {
-        loss: 250_000,
-        crash: 3_000,
-        memory: 500_000,
-        downtime_max_ns: 250 * MILLISECOND_NS,
-        ..Faults::NONE
-    };
-}

@@ -52,15 +52,18 @@ where
         self.sequence.keep(decided);
     }
 
-    /// Releases the earlier decisions of an op's keys: an uncontended decision implies that they
-    /// are released (R2). Messages usually say so, too, but they are not in the log: without this,
-    /// a restarted replica that replays its log would apply the older decisions after the newer
-    /// one.
+    /// Releases the earlier decisions of an op's keys that have an effect: an uncontended decision
+    /// implies that they are released (R2). Messages usually say so, too, but they are not in the
+    /// log: without this, a restarted replica that replays its log would apply the older decisions
+    /// after the newer one.
+    ///
+    /// Of decisions without an effect it implies nothing: the primary may have refused an op
+    /// without holding it, and then the op does not make later ops of its key contended.
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
         let keys = op.stored.stored_keys();
         let shares_key = |decided: &&Decided| {
-            let earlier = self.locks.op(decided.op);
+            let earlier = self.locks.op(decided.op).filter(|_| decided.effect != Effect::None);
             earlier.is_some_and(|earlier| keys.iter().any(|key| earlier.stored.has_key(key)))
         };
         let newest = self.sequence.unreleased().rev().find(shares_key);

@@ -65,15 +65,19 @@ pub(crate) fn decide(node: &mut Node, epoch: u32, index: u64, op: OpId) -> Sent 
 
 /// The other member is the primary, and sends a decision of an increment.
 pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, contended: bool) -> Sent {
-    let (partition, epoch) = (PARTITION, Epoch(epoch));
-    let decision = Decision {
+    send_decision(node, Decision { contended, ..decision(epoch, index, op) })
+}
+
+/// An uncontended decision of an increment.
+pub(crate) fn decision(epoch: u32, index: u64, op: OpId) -> Decision<'static> {
+    Decision {
         form: Form::Plain,
-        partition,
-        epoch,
+        partition: PARTITION,
+        epoch: Epoch(epoch),
         index,
-        origin: epoch,
+        origin: Epoch(epoch),
         op,
-        contended,
+        contended: false,
         effect: Effect::Store,
         status: Status::Ok,
         version: op,
@@ -81,7 +85,11 @@ pub(crate) fn decide_as(node: &mut Node, epoch: u32, index: u64, op: OpId, conte
         integer: 1,
         value: b"1",
         value_is_result: false,
-    };
+    }
+}
+
+/// The other member is the primary, and sends this decision.
+pub(crate) fn send_decision(node: &mut Node, decision: Decision<'_>) -> Sent {
     let decisions = Entries::Values(&[decision]);
     let watermarks = Entries::Values(&[]);
     node.receive(OTHER_ADDRESS, |out| {
