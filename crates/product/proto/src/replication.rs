@@ -34,7 +34,10 @@ part! {
         /// yet consistent (R2).
         contended: bool,
         /// The member could not store the prepare (disk full), so the primary must reject the op.
-        refused: bool => 2 zeros,
+        refused: bool,
+        /// Not an ack: the member cannot log the prepare before it has the op's large value, and is
+        /// receiving that, so it is not silent (R15).
+        receiving: bool => 1 zeros,
     }
 }
 
@@ -154,7 +157,10 @@ part! {
         /// Whether the primary has finished recovery: every op that was open when the epoch began
         /// is decided and released. A restarted member answers gets only after that (R18).
         /// Meaningless along a chain.
-        recovered: bool => 7 zeros,
+        recovered: bool,
+        /// The primary runs a script or builds a large value, and this advances: until it is done,
+        /// ops may stay undecided, so the primary is not silent (R15).
+        working: bool => 6 zeros,
     }
 }
 

@@ -189,8 +189,14 @@ fn node_messages_keep_their_bytes() {
 000400010001000000070001000000050102030405060708000000000000111201000000000700010000000500000000\
 00000007000000000000000601010000",
         |out| {
-            let ack =
-                PrepareAck { partition: PARTITION, epoch: Epoch(5), op: OP, contended: true, refused: false };
+            let ack = PrepareAck {
+                partition: PARTITION,
+                epoch: Epoch(5),
+                op: OP,
+                contended: true,
+                refused: false,
+                receiving: false,
+            };
             let (epoch, space) = (Epoch(5), DiskSpace::Reserve);
             let progress = Progress { partition: PARTITION, epoch, logged: 7, synced: 6, gap: true, space };
             let (prepares, progress) = ([ack], [progress]);
@@ -219,8 +225,14 @@ fn primary_messages_keep_their_bytes() {
         form: Form::Plain,
         value_is_result: true,
     };
-    let watermarks =
-        [Watermark { partition: PARTITION, epoch: Epoch(2), base: 3, synced: 4, recovered: true }];
+    let watermarks = [Watermark {
+        partition: PARTITION,
+        epoch: Epoch(2),
+        base: 3,
+        synced: 4,
+        recovered: true,
+        working: false,
+    }];
     let watermarks = Entries::Values(&watermarks);
     let golden = "4e4b0312007900000000000000000000000000000000000000000000000000000000000000000000\
          00000000000000000004000100010000000700010000000200000000000000030000000000000004\

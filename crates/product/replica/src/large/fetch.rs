@@ -219,6 +219,7 @@ impl Replica {
         }
         self.host.storage.write_value(&fetching.reference, offset, bytes);
         fetching.offset += bytes.len() as u32;
+        self.host.values.advanced_ns = now.boot_ns;
         let rate = self.host.config.timing.copy_bytes_per_second;
         self.host.copies.take(now, bytes.len(), rate);
         if fetching.offset == fetching.reference.length {

@@ -114,6 +114,7 @@ impl Replica {
             Received::New => {
                 storage.write_value(&transfer.reference, offset, chunk.bytes);
                 transfer.is_written = true;
+                values.advanced_ns = now.boot_ns;
                 // A chunk has arrived, so the client may send further ones.
                 transfer.receiver.set_room(ROOM);
             }
@@ -130,6 +131,7 @@ impl Replica {
     pub(crate) fn on_value_ended(&mut self, now: Now, name: OpId, end: ValueEnd) {
         if end == ValueEnd::Whole {
             self.host.storage.values.add(name);
+            self.host.values.advanced_ns = now.boot_ns;
         }
         self.host.values.counters.wrong += u64::from(end == ValueEnd::Wrong);
         self.on_fetch_ended(now, name, end);

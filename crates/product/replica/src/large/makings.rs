@@ -56,6 +56,7 @@ impl Host {
 impl Replica {
     /// The disk has read a piece of a part (`None`: it is damaged or gone).
     pub(super) fn on_piece_read(&mut self, now: Now, name: OpId, bytes: Option<&[u8]>) {
+        self.host.values.advanced_ns = now.boot_ns;
         if !self.host.take_piece(name, bytes) {
             self.host.storage.remove_value(name);
             self.on_making_ended(now, name, ValueEnd::Wrong);

@@ -43,7 +43,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use making::Making;
 use nicekv_proto::large::Reference;
-use nicekv_proto::{KeyspaceId, OpId, PartitionId};
+use nicekv_proto::{KeyspaceId, Now, OpId, PartitionId};
 use transfer::Transfer;
 
 /// How many transfers from clients may be under way at once.
@@ -54,6 +54,9 @@ const ROOM: u32 = 128;
 /// A client that has sent nothing of a value for this long may have stopped. The time is longer
 /// than a client waits before it asks, and shorter than other clients should wait for its op.
 const PAUSE_NS: u64 = 100_000_000;
+/// Values that arrive or are built here count as stalled when none of them has advanced for this
+/// long. The last steps take longest: the disk syncs the value, then the op that names it.
+const STALLED_NS: u64 = 2_000_000_000;
 /// How many values are fetched at once.
 const FETCHES_MAX: usize = 4;
 /// How many requests may wait for values that are being fetched. Further ones are dropped, and
@@ -115,6 +118,8 @@ pub(crate) struct Values {
     transfers: Map<OpId, Transfer>,
     fetches: BTreeMap<OpId, Fetching>,
     makings: BTreeMap<OpId, Making>,
+    /// When a value that arrives or is built here has last advanced.
+    advanced_ns: u64,
     /// The value whose update is just being handled although the disk has no room for it.
     without_room: Option<OpId>,
     /// A value is missing and not requested yet.
@@ -175,6 +180,17 @@ impl Values {
         address[4..].copy_from_slice(&client.port().to_be_bytes());
         let hash = blake3::keyed_hash(&self.secret, &address);
         u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+    }
+
+    /// Whether a value that arrives or is built here has just advanced.
+    pub(crate) fn advances(&self, now: Now) -> bool {
+        now.boot_ns < self.advanced_ns + STALLED_NS
+    }
+
+    /// Whether a value for this partition is arriving here.
+    pub(crate) fn arrive_in(&self, partition: PartitionId) -> bool {
+        let mut sent = self.transfers.values().map(|transfer| transfer.partition);
+        sent.any(|of| of == partition) || self.fetches.values().any(|fetching| fetching.partition == partition)
     }
 
     /// When the next transfer report or timeout is due.

@@ -213,6 +213,11 @@ impl Scripts {
         self.ask_at_ns.get_or_insert(now.boot_ns + ASK_INTERVAL_NS);
     }
 
+    /// Whether an op of this partition waits.
+    pub(crate) fn has_waiting(&self, partition: PartitionId) -> bool {
+        self.waiting.iter().any(|waiting| waiting.partition == partition)
+    }
+
     /// Number of waiting ops.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

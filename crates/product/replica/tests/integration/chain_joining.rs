@@ -19,7 +19,7 @@ const JOINS: u32 = 6;
 
 /// The head's report that it has synced entries up to this one.
 fn watermark(synced: u64) -> Watermark {
-    Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, synced, recovered: false }
+    Watermark { partition: PARTITION, epoch: Epoch(JOINS), base: 0, synced, recovered: false, working: false }
 }
 
 fn forward(node: &mut Node, watermark: Watermark, entries: &[ChainEntry<'_>]) -> Sent {

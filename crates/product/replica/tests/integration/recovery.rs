@@ -135,6 +135,7 @@ fn refusals_count_for_new_ops_only() {
             op: op(client),
             contended: false,
             refused: true,
+            receiving: false,
         };
         let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
         node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
@@ -214,8 +215,14 @@ fn recover_joiner(node: &mut Node) {
 }
 
 fn ack_of_joiner(node: &mut Node) {
-    let ack =
-        PrepareAck { partition: PARTITION, epoch: Epoch(6), op: op(1), contended: true, refused: false };
+    let ack = PrepareAck {
+        partition: PARTITION,
+        epoch: Epoch(6),
+        op: op(1),
+        contended: true,
+        refused: false,
+        receiving: false,
+    };
     let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
     node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
 }
@@ -263,7 +270,7 @@ fn primary_tells_a_member_to_drop_an_expired_op() {
     let acknowledge = |node: &mut Node, epoch, sequence, gap| {
         let (partition, epoch) = (PARTITION, Epoch(epoch));
         let op = OpId { sequence, ..op(1) };
-        let ack = PrepareAck { partition, epoch, op, contended: false, refused: false };
+        let ack = PrepareAck { partition, epoch, op, contended: false, refused: false, receiving: false };
         let progress = Progress { partition, epoch, logged: 1, synced: 1, gap, space: DiskSpace::Enough };
         let told = if gap { vec![progress] } else { vec![] };
         let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&told));
@@ -376,8 +383,14 @@ fn op_that_a_restarted_primary_has_decided_is_not_fetched_again() {
     assert_eq!(fetched(&sent), undecided.map(|undecided| Wanted::Op(undecided.op)));
     pass_on(&mut node, 6, &earlier);
     pass_on(&mut node, 6, &later);
-    let acknowledge =
-        |op| PrepareAck { partition: PARTITION, epoch: Epoch(6), op, contended: false, refused: false };
+    let acknowledge = |op| PrepareAck {
+        partition: PARTITION,
+        epoch: Epoch(6),
+        op,
+        contended: false,
+        refused: false,
+        receiving: false,
+    };
     let prepares = [earlier.op, later.op].map(acknowledge);
     let acks = Acks { sender: OTHER, prepares: Entries::Values(&prepares), progress: Entries::Values(&[]) };
     let sent = node.receive(OTHER_ADDRESS, |out| acks.encode(out));

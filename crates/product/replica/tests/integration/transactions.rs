@@ -128,8 +128,14 @@ fn transaction_is_decided_when_all_keys_are_read() {
     let mut node = primary();
     node.transact(op(1), &[add(b"a"), add(b"b")]);
     let mut bytes = Vec::new();
-    let prepare =
-        PrepareAck { partition: PARTITION, epoch: Epoch(5), op: op(1), contended: false, refused: false };
+    let prepare = PrepareAck {
+        partition: PARTITION,
+        epoch: Epoch(5),
+        op: op(1),
+        contended: false,
+        refused: false,
+        receiving: false,
+    };
     let (prepares, none) = (Entries::Values(core::slice::from_ref(&prepare)), Entries::Values(&[]));
     Acks { sender: OTHER, prepares, progress: none }.encode(&mut bytes);
     node.core.handle_datagram(node.now, OTHER_ADDRESS, &bytes);

@@ -243,6 +243,7 @@ impl OrderedPartition<Chain> {
             base: self.sequence.base().unwrap_or(0),
             synced: self.held_up_to_here(),
             recovered: false,
+            working: false,
         }
     }
 

@@ -226,10 +226,19 @@ impl Locks {
         state.votes
     }
 
-    /// Primary: a member has refused the op, so it is not silent: keeps the timeout short.
+    /// A member that the op waits for is not silent: keeps the timeout short.
     pub(crate) fn calm(&mut self, op: OpId) {
-        let state = self.ops.get_mut(&op).expect("an open op");
-        state.tries = state.tries.min(1);
+        if let Some(state) = self.ops.get_mut(&op) {
+            state.tries = state.tries.min(1);
+        }
+    }
+
+    /// The primary is not silent: calms the `count` oldest undecided ops.
+    pub(crate) fn calm_oldest(&mut self, count: usize) {
+        for (_, op) in self.undecided.after(None).take(count) {
+            let state = self.ops.get_mut(op).expect("an undecided op is open");
+            state.tries = state.tries.min(1);
+        }
     }
 
     /// Of the `count` oldest undecided ops, those whose timeout has passed. Counts one more try for

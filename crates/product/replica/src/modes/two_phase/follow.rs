@@ -4,6 +4,7 @@
 use super::TwoPhase;
 use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::clients::Lookup;
+use crate::modes::ordered::epoch::SWEPT_OPS_MAX;
 use crate::modes::ordered::sequence::Decided;
 use crate::{Host, Standing, Step};
 use nicekv_proto::control::ReportKind;
@@ -51,6 +52,9 @@ impl OrderedPartition<TwoPhase> {
         }
         if watermark.synced > self.sequence.released() {
             self.release(host, now, watermark.synced);
+        }
+        if watermark.working {
+            self.locks.calm_oldest(SWEPT_OPS_MAX);
         }
         // Recovery is complete, so this member has everything that all members have synced.
         self.is_proven |= watermark.recovered && self.membership.standing.serves();

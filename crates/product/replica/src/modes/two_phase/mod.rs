@@ -223,6 +223,7 @@ impl OrderedPartition<TwoPhase> {
             base: self.sequence.base().unwrap_or(0),
             synced: self.sequence.released(),
             recovered: self.is_recovered_wholly(),
+            working: false,
         }
     }
 }

@@ -53,6 +53,10 @@ impl OrderedPartition<TwoPhase> {
         let op = update.op;
         if self.locks.holds(op) {
             self.tell_held(host, update, source);
+            let is_unsynced = self.locks.op(op).is_some_and(|state| !state.is_synced);
+            if is_unsynced && update.operation.reference().is_some() {
+                self.tell_receiving(host, now, op);
+            }
             return self.acknowledge(host, op);
         }
         self.look_for_proof(host, now);
@@ -146,12 +150,27 @@ impl OrderedPartition<TwoPhase> {
                 let put = LargePut { reference, request: Some(datagram), from, reply_to, has_primary };
                 host.expect_value(now, &self.membership, &put);
             }
-            // The client is sending the value to this node, too, as it did to the member that has
-            // it.
-            None if host.is_receiving(now, reference.name) => {}
-            None => self.fetch_for(host, datagram, source, reference),
+            None => {
+                self.tell_receiving(host, now, update.op);
+                // If not, the client is sending the value to this node, too, as it did to the
+                // member that has it.
+                if !host.is_receiving(now, reference.name) {
+                    self.fetch_for(host, datagram, source, reference);
+                }
+            }
         }
         false
+    }
+
+    /// An op cannot be acknowledged yet, because its value is still arriving here, or being synced:
+    /// reports that to the primary, unless values have stalled here.
+    fn tell_receiving(&self, host: &mut Host, now: Now, op: OpId) {
+        if self.is_primary() || !host.values.advances(now) {
+            return;
+        }
+        let (partition, epoch) = (self.id(), self.membership.epoch);
+        let ack = PrepareAck { partition, epoch, op, contended: false, refused: false, receiving: true };
+        host.outbox.ack_prepare(self.membership.primary_address(), ack);
     }
 
     /// A member passed on an op, and has the op's value. Fetches the value; then the op is handled
@@ -215,6 +234,7 @@ impl OrderedPartition<TwoPhase> {
             op,
             contended: state.is_contended,
             refused: false,
+            receiving: false,
         };
         host.outbox.ack_prepare(self.membership.primary_address(), ack);
     }
@@ -222,7 +242,9 @@ impl OrderedPartition<TwoPhase> {
     /// Primary: a member acknowledges an op.
     pub(crate) fn on_prepare_ack(&mut self, host: &mut Host, now: Now, sender: NodeId, ack: &PrepareAck) {
         let Some(position) = self.membership.position(sender) else { return };
-        if self.locks.holds(ack.op) {
+        if ack.receiving {
+            self.locks.calm(ack.op);
+        } else if self.locks.holds(ack.op) {
             if ack.refused && self.is_refusal_void(ack.op) {
                 return;
             }

@@ -59,7 +59,7 @@ impl OrderedPartition<TwoPhase> {
             self.decide_unlogged(host, now, update, source, status);
         } else {
             let (partition, epoch, op) = (self.id(), self.membership.epoch, update.op);
-            let ack = PrepareAck { partition, epoch, op, contended: false, refused: true };
+            let ack = PrepareAck { partition, epoch, op, contended: false, refused: true, receiving: false };
             host.outbox.ack_prepare(self.membership.primary_address(), ack);
         }
         true

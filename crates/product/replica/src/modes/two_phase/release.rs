@@ -1,14 +1,17 @@
 //! The primary sends its decisions, and releases those that every member has synced (R2).
 
 use super::TwoPhase;
+use super::makings::{Making, Stage};
 use crate::Host;
 use crate::modes::bounds::CATCH_UP_DATAGRAMS_MAX;
 use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::clients::Lookup;
+use crate::modes::ordered::contents::is_large;
 use crate::modes::ordered::evaluate::Verdict;
+use crate::modes::ordered::locks::Op;
 use alloc::vec::Vec;
 use nicekv_proto::limits::DATAGRAM_BYTES_MAX;
-use nicekv_proto::replication::{Decision, PrepareAck, Progress};
+use nicekv_proto::replication::{Decision, PrepareAck, Progress, Watermark};
 use nicekv_proto::{Entries, NodeId, Now, OpId, Status, StoredKey};
 
 impl OrderedPartition<TwoPhase> {
@@ -77,7 +80,7 @@ impl OrderedPartition<TwoPhase> {
         let Some(lead) = self.lead.as_mut().filter(|lead| lead.is_ready()) else { return };
         lead.note_served(now, position);
         let address = self.membership.members[position].address;
-        let watermark = self.watermark();
+        let watermark = Watermark { working: self.is_working(host, now), ..self.watermark() };
         host.outbox.unicast_decision(address, None, watermark);
         let mut bytes = 0;
         for decided in self.sequence.after(logged) {
@@ -88,6 +91,26 @@ impl OrderedPartition<TwoPhase> {
             }
             host.outbox.unicast_decision(address, Some(&decision), watermark);
         }
+    }
+
+    /// Primary: whether ops of this partition may wait for a script, or for a large value that
+    /// arrives or is built here or that the other members then fetch. A value counts only while it
+    /// advances: a primary whose disk has stopped must be replaced.
+    fn is_working(&self, host: &Host, now: Now) -> bool {
+        let is_fetched = |making: &Making| match making.stage {
+            Stage::Held(reference) => self.locks.op(reference.name).is_some_and(|hold| hold.is_synced),
+            Stage::Waiting | Stage::UnderWay | Stage::NoRoom { .. } => false,
+        };
+        let makings = &self.mode.makings.by_op;
+        let has_value = || {
+            let is_synced = |op: &Op| op.is_synced || !is_large(&op.stored);
+            !makings.is_empty()
+                || host.values.arrive_in(self.id())
+                || !self.locks.undecided_after(0).all(|(_, op)| is_synced(op))
+        };
+        host.scripts.has_waiting(self.id())
+            || (host.values.advances(now) && has_value())
+            || makings.values().any(is_fetched)
     }
 
     /// The primary asks this member for decisions that it lacks.

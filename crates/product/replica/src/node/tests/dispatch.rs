@@ -115,13 +115,14 @@ fn messages(epoch: Epoch, sender: NodeId) -> Vec<(Vec<u8>, &'static str)> {
         encode(&mut bytes);
         all.push((bytes, told));
     };
-    let prepares = [PrepareAck { partition, epoch, op: op(7), contended: false, refused: false }];
+    let prepares =
+        [PrepareAck { partition, epoch, op: op(7), contended: false, refused: false, receiving: false }];
     let progress =
         [Progress { partition, epoch, logged: 8, synced: 8, gap: false, space: DiskSpace::Enough }];
     let acks = |prepares, progress| Acks { sender, prepares, progress };
     add("prepare ack 7", &|out| acks(Entries::Values(&prepares), Entries::Values(&[])).encode(out));
     add("progress 8 with 0", &|out| acks(Entries::Values(&[]), Entries::Values(&progress)).encode(out));
-    let watermarks = [Watermark { partition, epoch, base: 1, synced: 2, recovered: false }];
+    let watermarks = [Watermark { partition, epoch, base: 1, synced: 2, recovered: false, working: false }];
     let decisions = Decisions {
         keyspace: nicekv_proto::KeyspaceId::DEFAULT,
         digest: nicekv_proto::KeyDigest::default(),

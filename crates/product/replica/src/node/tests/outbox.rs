@@ -41,7 +41,14 @@ fn reply(outbox: &mut Outbox, sequence: u64) {
 }
 
 fn watermark(partition: u32, synced: u64) -> Watermark {
-    Watermark { partition: PartitionId(partition), epoch: EPOCH, base: 0, synced, recovered: false }
+    Watermark {
+        partition: PartitionId(partition),
+        epoch: EPOCH,
+        base: 0,
+        synced,
+        recovered: false,
+        working: false,
+    }
 }
 
 fn decision(partition: u32, index: u64, value: &[u8]) -> Decision<'_> {
@@ -103,6 +110,7 @@ fn acks_to_one_primary_share_a_datagram_while_they_fit() {
         op: OpId { client: ClientId::new(2, 2), sequence },
         contended: false,
         refused: false,
+        receiving: false,
     };
     let acked = sent(&mut node, move |outbox| {
         (0..ACKS_MAX as u64 - 2).for_each(|sequence| outbox.ack_prepare(address(2), ack(sequence)));

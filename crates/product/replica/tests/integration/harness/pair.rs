@@ -53,7 +53,7 @@ pub(crate) fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
 /// The other member acknowledges an op, as contended or not.
 pub(crate) fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
-    let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false };
+    let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false, receiving: false };
     let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
     node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }
@@ -108,7 +108,8 @@ pub(crate) fn send_decision(node: &mut Node, decision: Decision<'_>) -> Sent {
 /// that all members hold the decisions up to there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
     let epoch = Epoch(epoch);
-    let watermark = Watermark { partition: PARTITION, epoch, base, synced: base, recovered: true };
+    let watermark =
+        Watermark { partition: PARTITION, epoch, base, synced: base, recovered: true, working: false };
     let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[]));
     node.receive(OTHER_ADDRESS, |out| {
         Decisions {
