@@ -102,6 +102,8 @@ pub struct Surroundings {
     pub heat: Duration,
     /// Interval of reports on what is stored; zero: none.
     pub usage: Duration,
+    /// How fast nodes copy data from others.
+    pub copy_bytes_per_second: u64,
     /// How fast nodes discard unneeded data.
     pub discard_bytes_per_second: u64,
     /// The seed of the simulation, if their kernels answer gets.
@@ -235,6 +237,7 @@ impl Node {
                 usage_interval: surroundings.usage,
                 sources_interval: surroundings.sources,
                 heat_interval: surroundings.heat,
+                copy_bytes_per_second: surroundings.copy_bytes_per_second,
                 discard_bytes_per_second: surroundings.discard_bytes_per_second,
                 ..Timing::default()
             },

@@ -162,6 +162,8 @@ pub const PLANTS: &[Plant] = &[
     plant("adopt-nothing", Hunt::Explore(set_and_get, FAILOVER)),
     plant("get-during-recovery", Hunt::Explore(set_and_get, FAILOVER)),
     plant("version-is-timestamp", Hunt::Seeds(as_drawn)),
+    plant("work-is-silence", Hunt::Script("append-takes-seconds")),
+    plant("receiving-is-silence", Hunt::Script("append-takes-seconds")),
     plant("joiner-keeps-former-life", Hunt::Script("primary-dies-with-its-decisions")),
     plant("early-decisions-kept", Hunt::Seeds(late_messages)),
     plant("epoch-unchecked", Hunt::Seeds(late_messages)),

@@ -69,6 +69,28 @@ fn gateway_value_limit_is_configurable() {
     assert!(code == Some(0) && got == longer);
 }
 
+/// The primary builds the result of an append, and the other members fetch it. On a slow disk this
+/// takes seconds, in which nobody else hears of the op.
+#[test]
+fn row_41_appends_to_a_large_value_replace_no_node() {
+    let scratch = tempfile::tempdir().unwrap();
+    let up = Up::start(scratch.path(), &["--data-dir", "data"]);
+    let mut redis = up.redis();
+    let value = text(64_000_000, 5);
+    assert_eq!(redis.call(&["SET", "k", &value]), "+OK");
+    let began = Instant::now();
+    for length in 1..=5 {
+        assert_eq!(redis.call(&["APPEND", "k", "x"]), format!(":{}", value.len() + length));
+    }
+    println!("5 appends to {} bytes took {:?}", value.len(), began.elapsed());
+    let (code, json, error) = outcome(nicekv(scratch.path(), &["status", "--json"]));
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let epochs = status["partitions"].as_array().unwrap().iter().map(|partition| &partition["epoch"]);
+    assert_eq!(epochs.filter(|epoch| **epoch != 1).count(), 0, "nodes were replaced: {status}");
+    assert!(get(&mut redis, "k") == value + "xxxxx");
+}
+
 #[test]
 fn commands_work_on_large_values() {
     let scratch = tempfile::tempdir().unwrap();

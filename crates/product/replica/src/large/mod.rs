@@ -37,6 +37,7 @@ pub(crate) use making::Recipe;
 pub(crate) use making::ValuePart;
 pub(crate) use transfer::LargePut;
 
+use crate::node::host::Host;
 use crate::types::{Map, StreamPeer};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -162,6 +163,14 @@ pub struct ValueCounters {
     pub scrubs: u64,
 }
 
+impl Host {
+    /// Whether a value that arrives or is built here has just advanced, or waits for the rate limit
+    /// of copies.
+    pub(crate) fn values_advance(&self, now: Now) -> bool {
+        now.boot_ns < self.values.advanced_ns + STALLED_NS || self.copies.pause(now).is_some()
+    }
+}
+
 impl Values {
     /// State of a process that has just started.
     pub(crate) fn new(incarnation: u64, storage: u128, hash_seed: u64) -> Self {
@@ -182,15 +191,11 @@ impl Values {
         u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
     }
 
-    /// Whether a value that arrives or is built here has just advanced.
-    pub(crate) fn advances(&self, now: Now) -> bool {
-        now.boot_ns < self.advanced_ns + STALLED_NS
-    }
-
     /// Whether a value for this partition is arriving here.
     pub(crate) fn arrive_in(&self, partition: PartitionId) -> bool {
         let mut sent = self.transfers.values().map(|transfer| transfer.partition);
-        sent.any(|of| of == partition) || self.fetches.values().any(|fetching| fetching.partition == partition)
+        sent.any(|of| of == partition)
+            || self.fetches.values().any(|fetching| fetching.partition == partition)
     }
 
     /// When the next transfer report or timeout is due.

@@ -10,7 +10,7 @@ use harness::pair::{
 use harness::{CLIENT, LEASE_NS, METADATA, Node, update};
 use nicekv_proto::control::{Member, MemberRole, MemberState, ReportKind};
 use nicekv_proto::recovery::{CopyFrame, CopySection, UndecidedOp, Wanted};
-use nicekv_proto::replication::{Acks, PrepareAck, Progress, Resend};
+use nicekv_proto::replication::{Acks, Decisions, PrepareAck, Progress, Resend, Watermark};
 use nicekv_proto::{Datagram, Duration, Entries, Epoch, NodeId, OpId, Operation, Status, Term, Update};
 use nicekv_replica::{DiskSpace, StreamPeer};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -31,6 +31,15 @@ fn fetched(sent: &Sent) -> Vec<Wanted> {
 fn asked(sent: &Sent) -> usize {
     let is_request = |bytes: &[u8]| matches!(Datagram::decode(bytes).unwrap().1, Datagram::RecoverRequest(_));
     sent.iter().filter(|(to, bytes)| *to == OTHER_ADDRESS && is_request(bytes)).count()
+}
+
+/// Whether the node reports the other member as silent.
+fn accused(sent: &Sent) -> bool {
+    sent.iter().any(|(to, bytes)| {
+        let accuses = |report: nicekv_proto::control::Report| report.kind == ReportKind::Accuse(OTHER);
+        *to == METADATA
+            && matches!(Datagram::decode(bytes).unwrap().1, Datagram::Report(report) if accuses(report))
+    })
 }
 
 fn pass(node: &mut Node) -> Sent {
@@ -104,13 +113,6 @@ fn primary_resends_unacknowledged_ops_and_accuses_silent_members() {
         let is_resend = |bytes: &[u8]| matches!(Datagram::decode(bytes).unwrap().1, Datagram::Resend(_));
         sent.iter().filter(|(to, bytes)| *to == OTHER_ADDRESS && is_resend(bytes)).count()
     };
-    let accused = |sent: &Sent| {
-        sent.iter().any(|(to, bytes)| {
-            let accuses = |report: nicekv_proto::control::Report| report.kind == ReportKind::Accuse(OTHER);
-            *to == METADATA
-                && matches!(Datagram::decode(bytes).unwrap().1, Datagram::Report(report) if accuses(report))
-        })
-    };
     let mut rounds = 0;
     while !accused(&pass(&mut node)) {
         rounds += 1;
@@ -122,6 +124,65 @@ fn primary_resends_unacknowledged_ops_and_accuses_silent_members() {
     ack(&mut node, 5, 1, false);
     let sent = pass(&mut node);
     assert_eq!((resent(&sent), accused(&sent)), (0, false));
+}
+
+/// A member that cannot acknowledge an op yet, because it is receiving the op's large value, says so
+/// each time that the op is resent.
+#[test]
+fn member_that_receives_a_value_is_not_accused() {
+    let mut node = primary();
+    increment(&mut node, 1);
+    let receiving = PrepareAck {
+        partition: PARTITION,
+        epoch: Epoch(5),
+        op: op(1),
+        contended: false,
+        refused: false,
+        receiving: true,
+    };
+    let receiving =
+        Acks { sender: OTHER, prepares: Entries::Values(&[receiving]), progress: Entries::Values(&[]) };
+    for _ in 0..20 {
+        assert!(!accused(&pass(&mut node)));
+        let sent = node.receive(OTHER_ADDRESS, |out| receiving.encode(out));
+        assert_eq!(decisions(&sent), [], "this is not an ack");
+    }
+    let mut rounds = 0;
+    while !accused(&pass(&mut node)) {
+        rounds += 1;
+        assert!(rounds < 20, "the member, silent by now, was not accused");
+    }
+}
+
+/// A member that waits for a decision accuses a primary that answers without being at work, because
+/// its disk may have stopped.
+#[test]
+fn primary_at_work_is_not_accused() {
+    let mut node = Node::started();
+    node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+    increment(&mut node, 1);
+    let (mut working, mut rounds) = (true, 0);
+    while !accused(&pass(&mut node)) {
+        rounds += 1;
+        working &= rounds < 20;
+        assert!(rounds < 40, "the primary, idle by now, was not accused");
+        answer_gap(&mut node, working);
+    }
+    assert!(rounds > 20, "the primary was at work");
+}
+
+/// The other member is the primary, and answers a report of missing decisions.
+fn answer_gap(node: &mut Node, working: bool) {
+    let watermark =
+        Watermark { partition: PARTITION, epoch: Epoch(1), base: 0, synced: 0, recovered: true, working };
+    let answer = Decisions {
+        keyspace: nicekv_proto::KeyspaceId::DEFAULT,
+        digest: nicekv_proto::KeyDigest::default(),
+        sender: OTHER,
+        watermarks: Entries::Values(&[watermark]),
+        decisions: Entries::Values(&[]),
+    };
+    node.receive(OTHER_ADDRESS, |out| answer.encode(out));
 }
 
 /// An op that was open when the epoch began may have been answered by an earlier primary, so a

@@ -139,6 +139,7 @@ fn surroundings_of(scenario: &Scenario, seed: u64) -> Surroundings {
         sources: scenario.sources(),
         heat: scenario.heat(),
         usage: scenario.usage(),
+        copy_bytes_per_second: scenario.copy_bytes_per_second,
         discard_bytes_per_second: scenario.discard_bytes_per_second,
         deadly: scenario.faults.deadly,
     }

@@ -49,6 +49,8 @@ pub struct Scenario {
     pub hot_values: bool,
     /// Who routes requests to chains: the switch, nodes or clients.
     pub coordination: Coordination,
+    /// How fast nodes copy data from others.
+    pub copy_bytes_per_second: u64,
     /// How fast nodes discard unneeded data. A slow node may still discard when it becomes a member
     /// again.
     pub discard_bytes_per_second: u64,

@@ -100,6 +100,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
         hot_interval_ns: 0,
         hot_values: true,
         coordination: features::coordination::draw(seed),
+        copy_bytes_per_second: 100 << 20,
         // Drawn from its own random sequence.
         discard_bytes_per_second: Random::new(seed ^ DISCARDS).pick(&[16 << 20, 16 << 20, 1_000]),
         clients,

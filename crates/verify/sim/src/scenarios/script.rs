@@ -78,6 +78,7 @@ fn busy() -> Scenario {
         hot_interval_ns: 0,
         hot_values: false,
         coordination: Coordination::Switch,
+        copy_bytes_per_second: 100 << 20,
         discard_bytes_per_second: 16 << 20,
         clients: 3,
         workload: Workload {

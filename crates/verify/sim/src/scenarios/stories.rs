@@ -286,6 +286,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         hot_interval_ns: 0,
         hot_values: false,
         coordination: Coordination::Switch,
+        copy_bytes_per_second: 100 << 20,
         discard_bytes_per_second: 16 << 20,
         clients,
         workload: Workload {

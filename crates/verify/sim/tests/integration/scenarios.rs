@@ -67,6 +67,7 @@ rows! {
     row_18_lost_answers 18 "lost-answers";
     row_19_wrong_clocks 19 "wrong-clocks";
     row_20_paused_primary 20 "paused-primary";
+    row_41_append_takes_seconds 41 "append-takes-seconds";
     row_22_switch_restarts 22 "switch-restarts";
     row_23_metadata_dies_between_two_switches 23 "metadata-dies-between-two-switches";
     row_24_old_leader_resumes 24 "old-leader-resumes";

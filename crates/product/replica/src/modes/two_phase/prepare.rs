@@ -165,7 +165,7 @@ impl OrderedPartition<TwoPhase> {
     /// An op cannot be acknowledged yet, because its value is still arriving here, or being synced:
     /// reports that to the primary, unless values have stalled here.
     fn tell_receiving(&self, host: &mut Host, now: Now, op: OpId) {
-        if self.is_primary() || !host.values.advances(now) {
+        if self.is_primary() || !host.values_advance(now) {
             return;
         }
         let (partition, epoch) = (self.id(), self.membership.epoch);

@@ -109,7 +109,7 @@ impl OrderedPartition<TwoPhase> {
                 || !self.locks.undecided_after(0).all(|(_, op)| is_synced(op))
         };
         host.scripts.has_waiting(self.id())
-            || (host.values.advances(now) && has_value())
+            || (host.values_advance(now) && has_value())
             || makings.values().any(is_fetched)
     }
 
