@@ -34,6 +34,7 @@ pub(crate) fn scenario(replicas: u8, write_set: u8) -> Scenario {
         hot_interval_ns: 0,
         hot_values: false,
         coordination: nicekv_client::Coordination::Switch,
+        copy_bytes_per_second: 100 << 20,
         discard_bytes_per_second: 16 << 20,
         clients: 2,
         workload: Workload {
