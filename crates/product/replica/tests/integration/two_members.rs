@@ -12,11 +12,12 @@ use nicekv_proto::chunk::Round;
 use nicekv_proto::placement::key_digest;
 use nicekv_proto::recovery::{RecoverRequest, UndecidedOp};
 use nicekv_proto::replication::{Decision, Effect, Resend};
+use nicekv_proto::scan::{Scan, ScanWants};
 use nicekv_proto::{
-    Condition, Datagram, Duration, Epoch, Expiry, Get, KeyspaceId, NodeId, OpId, Operation, Status, Term,
-    Update,
+    Condition, Datagram, Duration, Epoch, Expiry, Get, KeyDigest, KeyspaceId, MatchRange, NodeId, OpId,
+    Operation, Status, Term, Update,
 };
-use nicekv_replica::{ShiftKind, Step, TraceEvent};
+use nicekv_replica::{ShiftKind, Step, StorageCompletion, TraceEvent};
 
 #[test]
 fn second_op_of_a_key_stays_contended_in_later_epochs() {
@@ -187,6 +188,84 @@ fn stamp_is_checked_against_the_current_epoch_only() {
     let sent = node.receive(CLIENT, |out| put(3, b"third").encode(out));
     assert_eq!(acks(&sent).iter().map(|ack| (ack.op, ack.refused)).collect::<Vec<_>>(), [(op(3), true)]);
     assert_eq!(node.log.len(), logged);
+}
+
+/// Seed 397: a member had not synced an update when its stamp became too old, and did not report it
+/// to the primary, which listed the names; a later primary took the update for one that might have
+/// been answered, and executed it. Its chunks may have been deleted by then (P8).
+#[test]
+fn names_are_not_listed_while_an_update_with_an_old_stamp_is_open() {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.stamp_min = Round(5);
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    assert!(is_listed(&mut node));
+    assert_eq!(decisions(&ack(&mut node, 5, 1, false)), []);
+    assert!(!is_listed(&mut node), "the other member holds an op that is not known here");
+    let put = stamped(op(1), Round(4));
+    let mut datagram = Vec::new();
+    put.encode(&mut datagram);
+    let (sender, partition, epoch) = (OTHER, PARTITION, Epoch(5));
+    let resend = Resend { partition, epoch, sender, logged: 0, datagram: &datagram };
+    let sent = node.receive(OTHER_ADDRESS, |out| resend.encode(out));
+    assert_eq!(decisions(&sent), [(op(1), true, Status::StaleStamp, 0)]);
+    assert!(!is_listed(&mut node), "the other member may lead without knowing of the refusal");
+    progress(&mut node, 5, 1);
+    assert!(is_listed(&mut node));
+}
+
+#[test]
+fn member_of_names_reports_to_a_primary_when_all_its_ops_are_synced() {
+    for (stamp_min, reports) in [(Round(0), true), (Round(4), false)] {
+        let mut node = Node::started();
+        node.stamp_min = stamp_min;
+        node.assign_under(Term(3), Epoch(1), OTHER, &[other()]);
+        node.syncs_nothing = true;
+        let put = stamped(op(1), Round(4));
+        node.receive(CLIENT, |out| put.encode(out));
+        node.assign_under(Term(3), Epoch(6), OTHER, &[other()]);
+        let request = RecoverRequest { sender: OTHER, partition: PARTITION, epoch: Epoch(6), cursor: 0 };
+        let undecided = |sent: &harness::pair::Sent| {
+            sent.iter().find_map(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
+                Datagram::RecoverReply(reply) => Some(reply.undecided.len()),
+                _ => None,
+            })
+        };
+        let sent = node.receive(OTHER_ADDRESS, |out| request.encode(out));
+        assert_eq!(undecided(&sent), reports.then_some(0), "{stamp_min:?}");
+        node.syncs_nothing = false;
+        let through = node.log.len() as u64;
+        node.core.handle_storage(node.now, StorageCompletion::Synced { through });
+        let sent = node.receive(OTHER_ADDRESS, |out| request.encode(out));
+        assert_eq!(undecided(&sent), Some(1));
+    }
+}
+
+fn stamped(op: OpId, stamp: Round) -> Update<'static> {
+    let set = Operation::Set { value: b"chunks", expiry: Expiry::Never };
+    Update { condition: Condition::Stamped(stamp), ..update(op, b"name", set) }
+}
+
+/// A target lists all names; returns whether it gets an answer.
+fn is_listed(node: &mut Node) -> bool {
+    let scan = Scan {
+        keyspace: KeyspaceId::DEFAULT,
+        op: node.op(),
+        digest: KeyDigest::default(),
+        reply_to: None,
+        forwarded: None,
+        wants: ScanWants::Values,
+        pieces: 1,
+        is_cut: false,
+        range: MatchRange::ALL,
+        after: None,
+        padding: 1_000,
+    };
+    let sent = node.receive(CLIENT, |out| scan.encode(out));
+    sent.iter().any(|(to, bytes)| {
+        *to == CLIENT && matches!(Datagram::decode(bytes).unwrap().1, Datagram::ScanPiece(_))
+    })
 }
 
 /// An op is contended if an earlier contended op of its key is not released yet: that one has to be

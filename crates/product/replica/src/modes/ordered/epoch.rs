@@ -25,6 +25,7 @@ use super::sequence::Decided;
 use crate::modes::ordered::clients::Lookup;
 use crate::{Host, Membership, Standing};
 use alloc::vec::Vec;
+use nicekv_proto::chunk::Round;
 use nicekv_proto::control::{Assign, ReportKind};
 use nicekv_proto::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_proto::replication::Decision;
@@ -150,6 +151,11 @@ where
             || request.sender != self.membership.primary
         {
             return;
+        }
+        let has_stamps = self.membership.stamp_min != Round::default();
+        if has_stamps && self.locks.undecided_after(0).any(|(_, op)| !op.is_synced) {
+            // The primary must know of all open ops before it lists names (P8).
+            return host.storage.want_sync();
         }
         let synced = self.locks.undecided_after(request.cursor).filter(|(_, op)| op.is_synced);
         let told: Vec<_> = synced.take(UNDECIDED_MAX).collect();

@@ -5,10 +5,12 @@ use crate::modes::bounds::WAITING_GETS_MAX;
 use crate::modes::ordered::OrderedPartition;
 use crate::modes::ordered::lead::Lead;
 use crate::modes::ordered::locks::WaitingGet;
+use crate::modes::ordered::sequence::Decided;
 use crate::{Host, Step};
 use core::net::SocketAddrV4;
+use nicekv_proto::chunk::Round;
 use nicekv_proto::scan::Scan;
-use nicekv_proto::{Get, Now};
+use nicekv_proto::{Get, Now, Status};
 
 impl OrderedPartition<TwoPhase> {
     /// A get arrives from a client, or from a member that passes it on.
@@ -76,7 +78,20 @@ impl OrderedPartition<TwoPhase> {
         if self.membership.standing.serves() && !self.is_primary() {
             return self.forward_scan(host, scan, reply_to, self.membership.primary);
         }
-        let is_recovered = self.is_recovered_wholly();
-        self.read_piece(host, now, scan, reply_to, is_recovered);
+        let may_read = self.is_recovered_wholly() && !self.may_execute_stale();
+        self.read_piece(host, now, scan, reply_to, may_read);
+    }
+
+    /// Primary of object names: whether a later primary may execute an op whose stamp is too old
+    /// (P8). It takes ops that are open when its epoch begins for ops that may have been answered.
+    /// So none may be open, at any member, when names are listed.
+    fn may_execute_stale(&self) -> bool {
+        if self.membership.stamp_min == Round::default() {
+            return false;
+        }
+        let is_refusal = |decided: &Decided| decided.status == Status::StaleStamp;
+        self.lead.as_ref().is_some_and(|lead| !lead.wanted().is_empty())
+            || self.locks.undecided_after(0).any(|(_, op)| self.is_stale(op.stored.head()))
+            || self.sequence.unreleased().any(is_refusal)
     }
 }
