@@ -138,7 +138,10 @@ fn interrupted_commands_leave_old_files_intact() {
     let backup = ["backup", "backup"];
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         for (words, beside) in [(&get[..], ".out.nicekv-new"), (&backup, ".backup.nicekv-new")] {
+            let mut tries = 0;
             while !is_ended_by(signal, half_written(here, words, beside)) {
+                tries += 1;
+                assert!(tries < 50, "{signal:?} does not end the command: nohup ignores SIGHUP, for example");
                 // The command had finished before it was stopped: undo its effects.
                 std::fs::write(here.join("out"), "the old content").unwrap();
                 let _ = std::fs::remove_file(here.join("backup"));
