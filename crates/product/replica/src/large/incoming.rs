@@ -1,7 +1,7 @@
 //! Large values that clients send for their puts.
 
 use super::transfer::{LargePut, Transfer, settled_report};
-use super::{PAUSE_NS, ROOM, TRANSFERS_MAX};
+use super::{PAUSE_NS, ROOM, STALLED_NS, TRANSFERS_MAX};
 use crate::modes::Partition;
 use crate::node::Replica;
 use crate::node::host::Host;
@@ -50,6 +50,12 @@ impl Host {
         transfer.is_some_and(|transfer| {
             transfer.is_ending || transfer.receiver.has_input_since(now.boot_ns.saturating_sub(PAUSE_NS))
         })
+    }
+
+    /// Whether a value that arrives or is built here has just advanced, or waits for the rate limit
+    /// of copies.
+    pub(crate) fn values_advance(&self, now: Now) -> bool {
+        now.boot_ns < self.values.advanced_ns + STALLED_NS || self.copies.pause(now).is_some()
     }
 
     /// Reports to a client that the large value it puts is complete here, or why this node does not

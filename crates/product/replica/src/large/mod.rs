@@ -37,14 +37,13 @@ pub(crate) use making::Recipe;
 pub(crate) use making::ValuePart;
 pub(crate) use transfer::LargePut;
 
-use crate::node::host::Host;
 use crate::types::{Map, StreamPeer};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 use making::Making;
 use nicekv_proto::large::Reference;
-use nicekv_proto::{KeyspaceId, Now, OpId, PartitionId};
+use nicekv_proto::{KeyspaceId, OpId, PartitionId};
 use transfer::Transfer;
 
 /// How many transfers from clients may be under way at once.
@@ -161,14 +160,6 @@ pub struct ValueCounters {
     /// Bytes read by the scrub, and how many passes it has finished.
     pub scrubbed_bytes: u64,
     pub scrubs: u64,
-}
-
-impl Host {
-    /// Whether a value that arrives or is built here has just advanced, or waits for the rate limit
-    /// of copies.
-    pub(crate) fn values_advance(&self, now: Now) -> bool {
-        now.boot_ns < self.values.advanced_ns + STALLED_NS || self.copies.pause(now).is_some()
-    }
 }
 
 impl Values {
