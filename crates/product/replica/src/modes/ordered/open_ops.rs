@@ -35,9 +35,10 @@ where
     ///
     /// An op below its client's watermark must be one that this replica has decided, or holds. A
     /// process that has not been proven may have lost ops that its clients know to be complete
-    /// (R18), so it keeps all results. The log is replayed by a process that is not proven, too.
+    /// (R18), so it keeps all results. The log is replayed by a process that is not proven, too. In
+    /// a chain every op arrives with its decision, and after all earlier ones.
     pub(crate) fn advance_client(&mut self, host: &mut Host, client: ClientId, watermark: u64) {
-        if self.is_proven {
+        if Self::DECIDES_AT_ONCE || self.is_proven {
             self.clients.advance(client, watermark);
             self.keep_named(host);
         }
