@@ -165,7 +165,6 @@ pub const PLANTS: &[Plant] = &[
     plant("work-is-silence", Hunt::Script("append-takes-seconds")),
     plant("receiving-is-silence", Hunt::Script("append-takes-seconds")),
     plant("joiner-keeps-former-life", Hunt::Script("primary-dies-with-its-decisions")),
-    plant("early-decisions-kept", Hunt::Seeds(late_messages)),
     plant("epoch-unchecked", Hunt::Seeds(late_messages)),
     plant("tombstone-dropped-early", Hunt::Seeds(as_drawn)),
     plant("overwrite-not-noted", Hunt::Seeds(as_drawn)),
