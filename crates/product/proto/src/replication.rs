@@ -35,8 +35,8 @@ part! {
         contended: bool,
         /// The member could not store the prepare (disk full), so the primary must reject the op.
         refused: bool,
-        /// Not an ack: the member cannot log the prepare before it has the op's large value, and is
-        /// receiving that, so it is not silent (R15).
+        /// Not an ack: the op's large value is still arriving at the member, or being synced there,
+        /// so the member is not silent (R15).
         receiving: bool => 1 zeros,
     }
 }
@@ -158,8 +158,8 @@ part! {
         /// is decided and released. A restarted member answers gets only after that (R18).
         /// Meaningless along a chain.
         recovered: bool,
-        /// The primary runs a script or builds a large value, and this advances: until it is done,
-        /// ops may stay undecided, so the primary is not silent (R15).
+        /// The primary runs a script, or is building or receiving a large value: ops may stay
+        /// undecided until that is done, so the primary is not silent (R15).
         working: bool => 6 zeros,
     }
 }

@@ -90,6 +90,11 @@ impl Membership {
         nicekv_proto::placement::match_digest(self.order, key)
     }
 
+    /// Whether the keys are names of objects, so that updates need stamps (P8, P9).
+    pub(crate) fn has_stamps(&self) -> bool {
+        self.stamp_min != Round::default()
+    }
+
     /// A member's position in the list of members.
     pub(crate) fn position(&self, node: NodeId) -> Option<usize> {
         self.members.iter().position(|member| member.node == node)

@@ -4,13 +4,13 @@
 use crate::harness;
 
 use harness::pair::{
-    OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decide, decisions, increment, op, other, primary, progress,
-    recover,
+    OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, decide, decisions, increment, op, other, prepare_ack,
+    primary, progress, recover, send_acks, send_decisions,
 };
 use harness::{CLIENT, LEASE_NS, METADATA, Node, update};
 use nicekv_proto::control::{Member, MemberRole, MemberState, ReportKind};
 use nicekv_proto::recovery::{CopyFrame, CopySection, UndecidedOp, Wanted};
-use nicekv_proto::replication::{Acks, Decisions, PrepareAck, Progress, Resend, Watermark};
+use nicekv_proto::replication::{Acks, PrepareAck, Progress, Resend, Watermark};
 use nicekv_proto::{Datagram, Duration, Entries, Epoch, NodeId, OpId, Operation, Status, Term, Update};
 use nicekv_replica::{DiskSpace, StreamPeer};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -132,19 +132,10 @@ fn primary_resends_unacknowledged_ops_and_accuses_silent_members() {
 fn member_that_receives_a_value_is_not_accused() {
     let mut node = primary();
     increment(&mut node, 1);
-    let receiving = PrepareAck {
-        partition: PARTITION,
-        epoch: Epoch(5),
-        op: op(1),
-        contended: false,
-        refused: false,
-        receiving: true,
-    };
-    let receiving =
-        Acks { sender: OTHER, prepares: Entries::Values(&[receiving]), progress: Entries::Values(&[]) };
+    let receiving = PrepareAck { receiving: true, ..prepare_ack(5, op(1)) };
     for _ in 0..20 {
         assert!(!accused(&pass(&mut node)));
-        let sent = node.receive(OTHER_ADDRESS, |out| receiving.encode(out));
+        let sent = send_acks(&mut node, &[receiving]);
         assert_eq!(decisions(&sent), [], "this is not an ack");
     }
     let mut rounds = 0;
@@ -175,14 +166,7 @@ fn primary_at_work_is_not_accused() {
 fn answer_gap(node: &mut Node, working: bool) {
     let watermark =
         Watermark { partition: PARTITION, epoch: Epoch(1), base: 0, synced: 0, recovered: true, working };
-    let answer = Decisions {
-        keyspace: nicekv_proto::KeyspaceId::DEFAULT,
-        digest: nicekv_proto::KeyDigest::default(),
-        sender: OTHER,
-        watermarks: Entries::Values(&[watermark]),
-        decisions: Entries::Values(&[]),
-    };
-    node.receive(OTHER_ADDRESS, |out| answer.encode(out));
+    send_decisions(node, &[watermark], &[]);
 }
 
 /// An op that was open when the epoch began may have been answered by an earlier primary, so a
@@ -190,16 +174,7 @@ fn answer_gap(node: &mut Node, working: bool) {
 #[test]
 fn refusals_count_for_new_ops_only() {
     let refuse = |node: &mut Node, epoch, client| {
-        let ack = PrepareAck {
-            partition: PARTITION,
-            epoch: Epoch(epoch),
-            op: op(client),
-            contended: false,
-            refused: true,
-            receiving: false,
-        };
-        let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
-        node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
+        send_acks(node, &[PrepareAck { refused: true, ..prepare_ack(epoch, op(client)) }])
     };
     let refused = |sent: &Sent| {
         sent.iter().any(|(_, bytes)| match Datagram::decode(bytes).unwrap().1 {
@@ -276,14 +251,7 @@ fn recover_joiner(node: &mut Node) {
 }
 
 fn ack_of_joiner(node: &mut Node) {
-    let ack = PrepareAck {
-        partition: PARTITION,
-        epoch: Epoch(6),
-        op: op(1),
-        contended: true,
-        refused: false,
-        receiving: false,
-    };
+    let ack = PrepareAck { contended: true, ..prepare_ack(6, op(1)) };
     let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
     node.receive(JOINER_ADDRESS, |out| Acks { sender: JOINER, prepares, progress }.encode(out));
 }
@@ -444,17 +412,7 @@ fn op_that_a_restarted_primary_has_decided_is_not_fetched_again() {
     assert_eq!(fetched(&sent), undecided.map(|undecided| Wanted::Op(undecided.op)));
     pass_on(&mut node, 6, &earlier);
     pass_on(&mut node, 6, &later);
-    let acknowledge = |op| PrepareAck {
-        partition: PARTITION,
-        epoch: Epoch(6),
-        op,
-        contended: false,
-        refused: false,
-        receiving: false,
-    };
-    let prepares = [earlier.op, later.op].map(acknowledge);
-    let acks = Acks { sender: OTHER, prepares: Entries::Values(&prepares), progress: Entries::Values(&[]) };
-    let sent = node.receive(OTHER_ADDRESS, |out| acks.encode(out));
+    let sent = send_acks(&mut node, &[earlier.op, later.op].map(|op| prepare_ack(6, op)));
     assert_eq!(decisions(&sent).len(), 2);
     progress(&mut node, 6, 2);
 

@@ -4,13 +4,13 @@
 use crate::harness;
 
 use harness::pair::{
-    OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, acks, decisions, increment, op, other, primary, progress,
-    recover, watermark,
+    OTHER, OTHER_ADDRESS, PARTITION, Sent, ack, acks, decisions, increment, op, other, prepare_ack, primary,
+    progress, recover, watermark,
 };
 use harness::{CLIENT, Node, answer, update};
 use nicekv_proto::placement::key_digest;
 use nicekv_proto::recovery::{Entry, UndecidedOp};
-use nicekv_proto::replication::{Acks, Decision, Decisions, Effect, PrepareAck, Progress};
+use nicekv_proto::replication::{Acks, Decision, Decisions, Effect, Progress};
 use nicekv_proto::transaction::{Act, Step, Taken};
 use nicekv_proto::{
     Condition, Datagram, Entries, Epoch, Expiry, Form, KeyDigest, KeyspaceId, MatchRange, OpId, Operation,
@@ -128,14 +128,7 @@ fn transaction_is_decided_when_all_keys_are_read() {
     let mut node = primary();
     node.transact(op(1), &[add(b"a"), add(b"b")]);
     let mut bytes = Vec::new();
-    let prepare = PrepareAck {
-        partition: PARTITION,
-        epoch: Epoch(5),
-        op: op(1),
-        contended: false,
-        refused: false,
-        receiving: false,
-    };
+    let prepare = prepare_ack(5, op(1));
     let (prepares, none) = (Entries::Values(core::slice::from_ref(&prepare)), Entries::Values(&[]));
     Acks { sender: OTHER, prepares, progress: none }.encode(&mut bytes);
     node.core.handle_datagram(node.now, OTHER_ADDRESS, &bytes);

@@ -122,11 +122,7 @@ fn contended_op_is_answered_when_all_have_its_decision() {
 /// that is still open (R3).
 #[test]
 fn object_names_refuse_old_stamps() {
-    let mut node = Node::started();
-    node.grant_lease(Term(3));
-    node.stamp_min = Round(4);
-    node.assign_with(Term(3), Epoch(5), &[other()]);
-    recover(&mut node, 5, 0, Vec::new());
+    let mut node = primary_of_names(Round(4));
     let set = Operation::Set { value: b"chunks", expiry: Expiry::Never };
     let mut client = 0;
     let mut decided = |node: &mut Node, operation, condition| {
@@ -195,11 +191,7 @@ fn stamp_is_checked_against_the_current_epoch_only() {
 /// been answered, and executed it. Its chunks may have been deleted by then (P8).
 #[test]
 fn names_are_not_listed_while_an_update_with_an_old_stamp_is_open() {
-    let mut node = Node::started();
-    node.grant_lease(Term(3));
-    node.stamp_min = Round(5);
-    node.assign_with(Term(3), Epoch(5), &[other()]);
-    recover(&mut node, 5, 0, Vec::new());
+    let mut node = primary_of_names(Round(5));
     assert!(is_listed(&mut node));
     assert_eq!(decisions(&ack(&mut node, 5, 1, false)), []);
     assert!(!is_listed(&mut node), "the other member holds an op that is not known here");
@@ -240,6 +232,16 @@ fn member_of_names_reports_to_a_primary_when_all_its_ops_are_synced() {
         let sent = node.receive(OTHER_ADDRESS, |out| request.encode(out));
         assert_eq!(undecided(&sent), Some(1));
     }
+}
+
+/// A primary of object names, with a lease, whose epoch accepts no older stamps.
+fn primary_of_names(stamp_min: Round) -> Node {
+    let mut node = Node::started();
+    node.grant_lease(Term(3));
+    node.stamp_min = stamp_min;
+    node.assign_with(Term(3), Epoch(5), &[other()]);
+    recover(&mut node, 5, 0, Vec::new());
+    node
 }
 
 fn stamped(op: OpId, stamp: Round) -> Update<'static> {

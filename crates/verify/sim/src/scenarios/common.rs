@@ -38,10 +38,19 @@ pub(super) fn cut_both(stage: &mut Stage, one: Host, other: Host) {
     stage.inject(Fault::Cut { from: other, to: one });
 }
 
+/// A client sets the first key.
 pub(super) fn set(stage: &mut Stage, client: usize, value: &str) {
+    update(stage, client, 0, Change::Set(value.into()));
+}
+
+/// A client changes a key, without a condition.
+pub(super) fn update(stage: &mut Stage, client: usize, key: usize, change: Change) {
     let op = stage.cluster.clients()[client].next_op();
-    let change = Change::Set(value.into());
-    stage.cluster.call(client, 0, Action::Update { op, condition: When::Always, return_old: false, change });
+    stage.cluster.call(
+        client,
+        key,
+        Action::Update { op, condition: When::Always, return_old: false, change },
+    );
 }
 
 pub(super) fn opened(what: What<'_>) -> Option<Datagram<'_>> {

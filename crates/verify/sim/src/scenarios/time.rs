@@ -1,9 +1,8 @@
 //! Wrong clocks, paused processes, and work that takes long (docs/FAULTS.md rows 19, 20 and 41).
 
-use super::common::{as_it_is, two_failovers};
-use super::script::{MILLISECOND_NS, Script, Stage};
-use crate::checker::Action;
-use crate::checker::model::{Change, When};
+use super::common::{as_it_is, two_failovers, update};
+use super::script::{MILLISECOND_NS, Script};
+use crate::checker::model::Change;
 use crate::cluster::{Fault, Scenario};
 use crate::faults::Faults;
 
@@ -73,10 +72,4 @@ fn slow_copies(scenario: &mut Scenario) {
     scenario.copy_bytes_per_second = LARGE_BYTES as u64 / 2;
     scenario.workload.calls = 0;
     scenario.workload.timeout_ns = 10_000 * MILLISECOND_NS;
-}
-
-fn update(stage: &mut Stage, client: usize, key: usize, change: Change) {
-    let op = stage.cluster.clients()[client].next_op();
-    let action = Action::Update { op, condition: When::Always, return_old: false, change };
-    stage.cluster.call(client, key, action);
 }

@@ -57,8 +57,8 @@ where
     /// log: without this, a restarted replica that replays its log would apply the older decisions
     /// after the newer one.
     ///
-    /// Of decisions without an effect it implies nothing: the primary may have refused an op
-    /// without holding it, and then the op does not make later ops of its key contended.
+    /// It implies nothing about decisions without an effect, because the primary may refuse an op
+    /// that it does not hold, and such an op does not make later ops of its key contended.
     fn release_predecessors(&mut self, host: &mut Host, now: Now, op: OpId) {
         let Some(op) = self.locks.op(op) else { return };
         let keys = op.stored.stored_keys();
@@ -117,7 +117,7 @@ where
         }
         host.finish_internal(decided.op);
         self.clients.remember(decided.op, decided.index, result);
-        self.advance_client(host, decided.op.client, head.watermark);
+        self.advance_client(decided.op.client, head.watermark);
         self.keep_named(host);
         if !stored.is_transaction() {
             return self.unlock(host, now, stored.key(), decided.effect);

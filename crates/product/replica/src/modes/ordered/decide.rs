@@ -10,7 +10,6 @@ use crate::modes::bounds::UNRELEASED_MAX;
 use crate::modes::entry::is_overdue;
 use crate::modes::ordered::evaluate::{KeyValue, Verdict, evaluate, is_hold, needs_state};
 use alloc::vec::Vec;
-use nicekv_proto::chunk::Round;
 use nicekv_proto::replication::Effect;
 use nicekv_proto::{Now, OpId, Status, StoredKey, Update};
 
@@ -158,9 +157,8 @@ where
     /// because its stamp is older than the round (P8). An op that was open when the epoch began is
     /// exempt: it may have been answered, and it is decided before the round lists names.
     pub(crate) fn is_stale(&self, update: &Update<'_>) -> bool {
-        let stamp_min = self.membership.stamp_min;
-        let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= stamp_min);
-        stamp_min != Round::default() && update.operation.makes_value() && !is_good
+        let is_good = update.condition.stamp().is_some_and(|stamp| stamp >= self.membership.stamp_min);
+        self.membership.has_stamps() && update.operation.makes_value() && !is_good
     }
 
     fn decide(&mut self, host: &mut Host, now: Now, op: OpId, verdict: Verdict) {

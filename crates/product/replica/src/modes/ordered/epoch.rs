@@ -25,7 +25,6 @@ use super::sequence::Decided;
 use crate::modes::ordered::clients::Lookup;
 use crate::{Host, Membership, Standing};
 use alloc::vec::Vec;
-use nicekv_proto::chunk::Round;
 use nicekv_proto::control::{Assign, ReportKind};
 use nicekv_proto::recovery::{Fetch, RecoverReply, RecoverRequest, UNDECIDED_MAX, UndecidedOp, Wanted};
 use nicekv_proto::replication::Decision;
@@ -152,7 +151,7 @@ where
         {
             return;
         }
-        let has_stamps = self.membership.stamp_min != Round::default();
+        let has_stamps = self.membership.has_stamps();
         if has_stamps && self.locks.undecided_after(0).any(|(_, op)| !op.is_synced) {
             // The primary must know of all open ops before it lists names (P8).
             return host.storage.want_sync();

@@ -24,7 +24,8 @@ where
         contended: bool,
         stored: StoredUpdate,
     ) {
-        self.advance_client(host, stored.head().op.client, stored.head().watermark);
+        self.advance_client(stored.head().op.client, stored.head().watermark);
+        self.keep_named(host);
         if let Some(reference) = reference(&stored) {
             host.storage.keep_value(reference, self.id());
         }
@@ -37,10 +38,9 @@ where
     /// process that has not been proven may have lost ops that its clients know to be complete
     /// (R18), so it keeps all results. The log is replayed by a process that is not proven, too. In
     /// a chain every op arrives with its decision, and after all earlier ones.
-    pub(crate) fn advance_client(&mut self, host: &mut Host, client: ClientId, watermark: u64) {
+    pub(crate) fn advance_client(&mut self, client: ClientId, watermark: u64) {
         if Self::DECIDES_AT_ONCE || self.is_proven {
             self.clients.advance(client, watermark);
-            self.keep_named(host);
         }
     }
 

@@ -8,7 +8,6 @@ use crate::modes::ordered::locks::WaitingGet;
 use crate::modes::ordered::sequence::Decided;
 use crate::{Host, Step};
 use core::net::SocketAddrV4;
-use nicekv_proto::chunk::Round;
 use nicekv_proto::scan::Scan;
 use nicekv_proto::{Get, Now, Status};
 
@@ -86,7 +85,7 @@ impl OrderedPartition<TwoPhase> {
     /// (P8). It takes ops that are open when its epoch begins for ops that may have been answered.
     /// So none may be open, at any member, when names are listed.
     fn may_execute_stale(&self) -> bool {
-        if self.membership.stamp_min == Round::default() {
+        if !self.membership.has_stamps() {
             return false;
         }
         let is_refusal = |decided: &Decided| decided.status == Status::StaleStamp;

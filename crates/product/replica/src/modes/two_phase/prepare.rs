@@ -152,8 +152,7 @@ impl OrderedPartition<TwoPhase> {
             }
             None => {
                 self.tell_receiving(host, now, update.op);
-                // If not, the client is sending the value to this node, too, as it did to the
-                // member that has it.
+                // A client that is sending the value sends it to this node, too.
                 if !host.is_receiving(now, reference.name) {
                     self.fetch_for(host, datagram, source, reference);
                 }

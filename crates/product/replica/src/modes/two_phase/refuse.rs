@@ -84,7 +84,8 @@ impl OrderedPartition<TwoPhase> {
         if let (Some(reply_to), Some(lead)) = (update.reply_to.or(source.address()), &mut self.lead) {
             lead.refuse(self.sequence.logged() + 1, reply_to);
         }
-        self.advance_client(host, update.op.client, update.watermark);
+        self.advance_client(update.op.client, update.watermark);
+        self.keep_named(host);
         self.publish(host, now, update.op, true, Verdict::unchanged(status, None));
     }
 

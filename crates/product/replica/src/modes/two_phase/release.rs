@@ -103,10 +103,10 @@ impl OrderedPartition<TwoPhase> {
         };
         let makings = &self.mode.makings.by_op;
         let has_value = || {
-            let is_synced = |op: &Op| op.is_synced || !is_large(&op.stored);
+            let is_syncing = |op: &Op| is_large(&op.stored) && !op.is_synced;
             !makings.is_empty()
                 || host.values.arrive_in(self.id())
-                || !self.locks.undecided_after(0).all(|(_, op)| is_synced(op))
+                || self.locks.undecided_after(0).any(|(_, op)| is_syncing(op))
         };
         host.scripts.has_waiting(self.id())
             || (host.values_advance(now) && has_value())

@@ -52,9 +52,18 @@ pub(crate) fn decisions(sent: &Sent) -> Vec<(OpId, bool, Status, i64)> {
 
 /// The other member acknowledges an op, as contended or not.
 pub(crate) fn ack(node: &mut Node, epoch: u32, client: u64, contended: bool) -> Sent {
+    send_acks(node, &[PrepareAck { contended, ..prepare_ack(epoch, op(client)) }])
+}
+
+/// An uncontended ack of an op.
+pub(crate) fn prepare_ack(epoch: u32, op: OpId) -> PrepareAck {
     let (partition, epoch) = (PARTITION, Epoch(epoch));
-    let ack = PrepareAck { partition, epoch, op: op(client), contended, refused: false, receiving: false };
-    let (prepares, progress) = (Entries::Values(&[ack]), Entries::Values(&[]));
+    PrepareAck { partition, epoch, op, contended: false, refused: false, receiving: false }
+}
+
+/// The other member sends these acks.
+pub(crate) fn send_acks(node: &mut Node, acks: &[PrepareAck]) -> Sent {
+    let (prepares, progress) = (Entries::Values(acks), Entries::Values(&[]));
     node.receive(OTHER_ADDRESS, |out| Acks { sender: OTHER, prepares, progress }.encode(out))
 }
 
@@ -90,37 +99,27 @@ pub(crate) fn decision(epoch: u32, index: u64, op: OpId) -> Decision<'static> {
 
 /// The other member is the primary, and sends this decision.
 pub(crate) fn send_decision(node: &mut Node, decision: Decision<'_>) -> Sent {
-    let decisions = Entries::Values(&[decision]);
-    let watermarks = Entries::Values(&[]);
-    node.receive(OTHER_ADDRESS, |out| {
-        Decisions {
-            keyspace: nicekv_proto::KeyspaceId::DEFAULT,
-            digest: nicekv_proto::KeyDigest::default(),
-            sender: OTHER,
-            watermarks,
-            decisions,
-        }
-        .encode(out);
-    })
+    send_decisions(node, &[], &[decision])
 }
 
 /// The other member is the primary, and reports that its epoch begins after decision `base` and
 /// that all members hold the decisions up to there.
 pub(crate) fn watermark(node: &mut Node, epoch: u32, base: u64) -> Sent {
-    let epoch = Epoch(epoch);
-    let watermark =
-        Watermark { partition: PARTITION, epoch, base, synced: base, recovered: true, working: false };
-    let (watermarks, decisions) = (Entries::Values(&[watermark]), Entries::Values(&[]));
-    node.receive(OTHER_ADDRESS, |out| {
-        Decisions {
-            keyspace: nicekv_proto::KeyspaceId::DEFAULT,
-            digest: nicekv_proto::KeyDigest::default(),
-            sender: OTHER,
-            watermarks,
-            decisions,
-        }
-        .encode(out);
-    })
+    let (partition, epoch) = (PARTITION, Epoch(epoch));
+    let watermark = Watermark { partition, epoch, base, synced: base, recovered: true, working: false };
+    send_decisions(node, &[watermark], &[])
+}
+
+/// The other member is the primary, and sends these watermarks and decisions.
+pub(crate) fn send_decisions(node: &mut Node, watermarks: &[Watermark], decisions: &[Decision<'_>]) -> Sent {
+    let decisions = Decisions {
+        keyspace: nicekv_proto::KeyspaceId::DEFAULT,
+        digest: nicekv_proto::KeyDigest::default(),
+        sender: OTHER,
+        watermarks: Entries::Values(watermarks),
+        decisions: Entries::Values(decisions),
+    };
+    node.receive(OTHER_ADDRESS, |out| decisions.encode(out))
 }
 
 /// The other member reports that it has logged and synced the decisions up to this one.
