@@ -1,0 +1,10 @@
+//! OpenFlow 1.3 for a controller, as a pure core. [`wire`] encodes and decodes messages.
+//!
+//! OpenFlow is the substrate on which NICE was built (NICE §5): a controller writes flows and groups
+//! into a switch that it does not run on.
+
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod wire;
