@@ -1,4 +1,5 @@
-//! OpenFlow 1.3 for a controller, as a pure core. [`wire`] encodes and decodes messages.
+//! OpenFlow 1.3 for a controller, as a pure core: [`wire`] encodes and decodes messages, [`session`]
+//! leads the conversation with one switch.
 //!
 //! OpenFlow is the substrate on which NICE was built (NICE §5): a controller writes flows and groups
 //! into a switch that it does not run on.
@@ -7,4 +8,5 @@
 
 extern crate alloc;
 
+pub mod session;
 pub mod wire;
