@@ -36,7 +36,7 @@ struct Group {
     bundled: Vec<u8>,
 }
 
-/// What requests in one bundle have in common.
+/// Attributes that all requests of one bundle share.
 pub(crate) type Kind = (SocketAddrV4, BatchKey, Common);
 
 /// The groups of requests that are to be sent.

@@ -51,7 +51,7 @@ pub enum Addressing {
     Vnode,
 }
 
-/// What a client knows of a keyspace.
+/// A client's view of a keyspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Keyspace {
     /// Its id in requests.
@@ -150,7 +150,7 @@ pub struct Config {
     pub retry: RetryPolicy,
     /// Seeds the jitter of retries.
     pub jitter_seed: u64,
-    /// Who finds the node for a request to a chain.
+    /// The component that finds the node for a request to a chain.
     pub coordination: Coordination,
     /// Addresses of nodes that coordinate; empty if the switch does.
     pub nodes: Vec<SocketAddrV4>,

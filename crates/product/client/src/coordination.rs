@@ -17,7 +17,7 @@ use nicekv_proto::directory::{Directed, DirectoryPage};
 use nicekv_proto::placement::DirectoryFetch;
 use nicekv_proto::{HeaderLayout, KeyDigest, KeyspaceId, OpId, Opcode};
 
-/// Who finds the node for a request to a chain.
+/// The component that finds the node for a request to a chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coordination {
     /// The switch: the client knows no nodes.

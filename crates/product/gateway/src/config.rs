@@ -21,7 +21,7 @@ pub struct GatewayConfig {
     /// Maximum bytes of large values of all connections; at least
     /// [`LARGE_BYTES_MIN`](crate::limits::LARGE_BYTES_MIN).
     pub large_bytes_max: usize,
-    /// Who may log in.
+    /// Users who may log in.
     pub users: UserSource,
     /// Whether clients on other hosts are refused as long as the default user needs no password.
     pub protected_mode: bool,

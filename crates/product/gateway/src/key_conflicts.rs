@@ -16,7 +16,7 @@ pub(crate) struct UsedKeys {
     pub(crate) usage: KeyUsage,
 }
 
-/// What a command does to its keys.
+/// A command's access to its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyUsage {
     /// It reads them, by requests of this turn of the event loop.

@@ -1,4 +1,4 @@
-//! What a gateway reports to operators.
+//! Observations of a gateway for operators.
 
 use crate::shared::{FAILURES, Failed, Handshake, ServerState, ThreadState};
 use nicekv_proto::{Durations, OpId};

@@ -1,4 +1,4 @@
-//! What the kernel reports about this process.
+//! The kernel's figures of this process.
 
 use std::fs;
 

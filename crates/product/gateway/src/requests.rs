@@ -118,7 +118,7 @@ impl TurnGets {
     }
 }
 
-/// What a connection needs to issue its commands.
+/// A connection's resources for issuing commands.
 pub(crate) struct Requests<'a> {
     pub(crate) now: Now,
     pub(crate) core: &'a mut ClientCore,

@@ -66,7 +66,7 @@ impl State {
     }
 }
 
-/// What a switch reports for a period.
+/// A switch's report for a period.
 #[derive(Clone, Copy, Debug)]
 pub struct PeriodReport<'a> {
     /// Requests sent to each server, indexed by its place on the ring.

@@ -41,7 +41,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) entry: Entry<'a>,
 }
 
-/// What the process remembers of an entry.
+/// The process's record of an entry.
 #[derive(Clone)]
 struct Slot {
     /// The key of the entry and the owner of its gate; `None`: the entry is free.

@@ -18,7 +18,7 @@ use nicekv_proto::placement::{KeyspaceSpec, Protocol};
 
 use crate::state::Member;
 
-/// What happens to a silent member.
+/// The treatment of a silent member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
     /// It is removed. The next epoch waits only until it cannot answer gets any more (R6).

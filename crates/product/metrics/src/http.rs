@@ -139,7 +139,7 @@ impl Server {
     }
 }
 
-/// What an HTTP request asks for.
+/// The subject of an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Metrics { has_body: bool },

@@ -23,7 +23,7 @@ const DISKS_VARIABLE: &str = "NICEKV_BENCH_DISKS";
 /// Subdirectory of the node's data directory.
 const DIRECTORY: &str = "chunks";
 
-/// What a target needs to start.
+/// Parameters for starting a target.
 pub(crate) struct TargetSetup {
     name: String,
     node: u16,

@@ -122,7 +122,7 @@ fn wrong_with(words: &[&str]) -> Option<String> {
     let mut is_name = true;
     for word in words {
         if word.ends_with('…') {
-            // Of alternatives such as `put|get`, only the beginning is checked.
+            // For alternatives such as `put|get`, only the beginning is checked.
             return None;
         }
         if let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) {

@@ -28,7 +28,7 @@ pub struct EndpointArguments {
     endpoint: Vec<SocketAddrV4>,
 }
 
-/// What a running `up` announces about itself.
+/// The announcement of a running `up`.
 #[derive(Debug, Serialize, Deserialize)]
 struct UpState {
     pid: u32,
@@ -45,7 +45,7 @@ pub const DATA_DIRECTORY: &str = "./nicekv-data";
 const NONE: &str = "no cluster is running: start one with `nicekv up`, or name one with --endpoint ADDR:PORT";
 const CHOOSE: &str = "choose with --endpoint ADDR:PORT or NICEKV_ENDPOINT";
 
-/// What a command does with the cluster.
+/// A command's access to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Read,

@@ -2,7 +2,7 @@
 
 use nicekv_metadata::OpenSocket;
 
-/// Who can reach a socket, the widest reach first.
+/// Reach of a socket, the widest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     /// The socket is bound to the unspecified address.
@@ -32,7 +32,7 @@ impl Reach {
     }
 }
 
-/// What the sockets of one line have in common: reach, protection, login, protocol and purpose.
+/// Attributes that the sockets of one line share: reach, protection, login, protocol and purpose.
 type Use<'a> = (Reach, bool, &'a str, &'a str, &'a str);
 
 /// One line for each use, with all addresses, the widest reach first.

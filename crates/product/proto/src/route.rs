@@ -22,12 +22,12 @@ use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What a switch has written into the room of a request.
+/// A switch's entry in the room of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// The chain of the request.
     Chain(ChainHeader),
-    /// What the switch had seen of the key ([`Stamp::NONE`] if the key has no hot entry there).
+    /// The switch's stamp of the key ([`Stamp::NONE`] if the key has no hot entry there).
     Stamp(Stamp),
 }
 

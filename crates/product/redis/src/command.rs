@@ -35,7 +35,7 @@ pub struct Subject {
     pub needs_no_login: bool,
 }
 
-/// What a command does, as far as it matters for the order of a connection's commands.
+/// A command's effect on the order of a connection's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::resp::ReplyWriter;
 use crate::session::Session;
 
-/// What a handler works with, in addition to its call.
+/// A handler's environment, in addition to its call.
 pub struct Context<'a, 'b> {
     pub unix_ms: u64,
     pub session: &'a mut Session,

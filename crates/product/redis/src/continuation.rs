@@ -20,7 +20,7 @@ use nicekv_client::Request;
 use nicekv_client::transaction::Transaction;
 use nicekv_proto::{KeyspaceId, OpId};
 
-/// What a command does next.
+/// A command's next step.
 #[derive(Debug)]
 pub enum Next<'a> {
     /// It sends a request to a keyspace; the number identifies this part of the command.

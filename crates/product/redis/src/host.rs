@@ -1,4 +1,4 @@
-//! What commands need to know about the server that runs them, and how they change it.
+//! The server as commands see and change it.
 
 use crate::acl::{Denial, DenialEntry, Users};
 use crate::client_info::ClientInfo;

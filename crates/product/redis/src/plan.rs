@@ -51,7 +51,7 @@ pub struct BuiltUpdate<'a> {
     pub operation: BuiltOperation,
 }
 
-/// What an update does with these bytes.
+/// The use of these bytes in an update.
 #[derive(Clone, Copy, Debug)]
 pub enum BuiltOperation {
     Set(Expiry),

@@ -70,7 +70,7 @@ struct NeededRights {
     steps: usize,
 }
 
-/// What EXEC has to do.
+/// The work of EXEC.
 #[derive(Debug)]
 pub(crate) enum Execution {
     /// Nothing to run: the reply is known.

@@ -215,7 +215,7 @@ pub struct NodeEvent {
     pub at_ns: u64,
     /// Sequence number of the client's request.
     pub sequence: u64,
-    /// What happened.
+    /// The event.
     pub what: String,
     /// The node that caused the event, if it is another one.
     pub by: Option<u16>,

@@ -183,7 +183,7 @@ pub enum StoreError {
     /// The LSM engine failed; the text is the library's.
     #[error("the storage engine cannot {operation}: {reason}")]
     Engine {
-        /// What was tried, as a verb.
+        /// The failed operation, as a verb.
         operation: &'static str,
         /// The library's reason.
         reason: String,
@@ -196,7 +196,7 @@ pub enum StoreError {
          and start it again: it copies everything from the other replicas"
     )]
     EngineDamaged {
-        /// What was tried, as a verb.
+        /// The failed operation, as a verb.
         operation: &'static str,
         /// The library's reason.
         reason: String,
@@ -294,7 +294,7 @@ pub enum StoreError {
     FormatDamaged {
         /// The format file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its defect.
         reason: &'static str,
     },
 }

@@ -49,7 +49,7 @@ pub enum XdpError {
         step: String,
         /// The kernel's error.
         reason: String,
-        /// What the operator can do.
+        /// Advice for the operator.
         advice: &'static str,
     },
 }

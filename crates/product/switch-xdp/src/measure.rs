@@ -36,7 +36,7 @@ pub struct MapSize {
     pub bytes: u64,
 }
 
-/// What a program did with a frame.
+/// A program's verdict on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
     /// The program's return code.

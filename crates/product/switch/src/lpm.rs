@@ -22,7 +22,7 @@ impl LongestPrefixMatch {
     pub(crate) fn new(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut ranges: Vec<(u64, u64, u32)> =
             ranges.into_iter().zip(0..).map(|((first, last), index)| (first, last, index)).collect();
-        // Of two ranges with the same start, the longer one is the outer one.
+        // If two ranges have the same start, the longer one is the outer one.
         ranges.sort_unstable_by_key(|&(first, last, _)| (first, core::cmp::Reverse(last)));
         let mut result = Self { intervals: Vec::with_capacity(ranges.len() * 2) };
         let mut open: Vec<(u64, u32)> = Vec::new();

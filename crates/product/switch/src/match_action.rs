@@ -18,7 +18,7 @@ use crate::forwarding::{LookupKey, Route};
 use crate::traffic_manager::{Copies, EgressPort, Hop, Receivers};
 use crate::{Chain, Counter, Counters, HostId, Ring, Table, VringSet};
 
-/// What the stage reads and changes besides the tables.
+/// The stage's context besides the tables.
 pub(crate) struct MatchAction<'a> {
     pub(crate) vrings: &'a VringSet,
     pub(crate) counters: &'a mut Counters,

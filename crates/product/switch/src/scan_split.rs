@@ -13,7 +13,7 @@
 
 use nicekv_proto::scan::{PIECES_MAX, ScanLayout};
 
-/// What remains of a scan after a piece was cut off.
+/// The rest of a scan after a piece was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanRest {
     first: u128,

@@ -1,4 +1,4 @@
-//! What a load costs in processor time of the whole machine: the kernel works for both sides, and
+//! The processor time of a load on the whole machine: the kernel works for both sides, and
 //! charges no process for it.
 //!
 //! Processor time is steadier than elapsed time: a slow moment of the machine takes time, but no

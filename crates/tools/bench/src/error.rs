@@ -24,7 +24,7 @@ pub enum BenchError {
     /// A system call failed.
     #[error("cannot {operation}: {source}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         operation: String,
         /// Its error.
         source: io::Error,

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// An op that is not answered by then makes the run fail. Long enough for a failover.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What ends a run before its sequence does.
+/// Conditions that end a run before its sequence does.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits<'a> {
     pub(crate) duration: Duration,

@@ -112,7 +112,7 @@ impl Kind {
         matches!(self, Self::HotGet | Self::CandidateGet)
     }
 
-    /// What full tables are compared with.
+    /// The baseline of full tables.
     fn peer(self) -> &'static str {
         match self {
             Self::PlainRecordGet | Self::PlainRecordPut => "1 record",

@@ -26,7 +26,7 @@ pub struct Roles<'a> {
     pub configure: &'a dyn Fn(&Plan) -> Result<String, String>,
 }
 
-/// What the configuration file of a lab is made from.
+/// Inputs of a lab's configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Copies of each value.

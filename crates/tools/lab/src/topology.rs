@@ -60,7 +60,7 @@ pub(crate) const VRINGS: [&str; 8] = [
     "10.64.0.0/12",
 ];
 
-/// What connects the hosts of a lab.
+/// The network between the hosts of a lab.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Fabric {

@@ -348,7 +348,7 @@ impl Register {
     }
 }
 
-/// What is known about the value before an op, from its own answer or from later ones.
+/// Knowledge about the value before an op, from its own answer or from later ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     /// It was absent, or does not matter, or its version is in an answer.

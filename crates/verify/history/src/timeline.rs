@@ -74,7 +74,7 @@ pub(crate) struct Op {
     pub(crate) kind: Kind,
     /// Whether its effect and its answer are independent of the previous value.
     pub(crate) is_blind: bool,
-    /// What is known about the value before the op.
+    /// Knowledge about the value before the op.
     pub(crate) before: Before,
     /// The op's version and the value that it wrote, if an answer contains both.
     pub(crate) left: Option<(OpId, Vec<u8>)>,
@@ -124,7 +124,7 @@ impl Families {
     }
 }
 
-/// What the answers and conditions of a history say about versions.
+/// Knowledge about versions, from the answers and conditions of a history.
 #[derive(Default)]
 struct Named {
     /// Time of the first answer that contains a version.

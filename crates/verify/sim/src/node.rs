@@ -72,7 +72,7 @@ impl Clock {
     }
 }
 
-/// What a crash leaves of the unsynced part of the log, and of the disk.
+/// The state in which a crash leaves the unsynced part of the log, and the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kept {
     /// The log up to a random record.

@@ -118,7 +118,7 @@ impl Shown {
         }
     }
 
-    /// What the cache would answer to a get; `None` if it would not answer.
+    /// The cache's answer to a get; `None` if it would not answer.
     fn open(&self, core: &Replica, disk: &Disk, keyspace: KeyspaceId, get: &Get<'_>) -> Option<Shows> {
         let partition = core.partition_of(keyspace, &get.digest)?;
         let key: Key = (partition, get.key.into());

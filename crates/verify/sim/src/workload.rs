@@ -10,7 +10,7 @@ pub const HURRY: Duration = Duration::from_millis(2);
 /// Factor of the pauses of idle clients: [`Workload::shift_ns`].
 const IDLENESS: u64 = 4;
 
-/// What the clients do.
+/// The clients' operations.
 #[derive(Clone, Debug)]
 pub struct Workload {
     pub keys: Vec<Key>,

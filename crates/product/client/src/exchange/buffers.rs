@@ -38,7 +38,7 @@ pub(crate) struct Buffers {
     pub(super) covered: Vec<MatchRange>,
 }
 
-/// What a replica of a quorum keyspace holds durably, according to its answer.
+/// The durable version of a replica of a quorum keyspace, from its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) node: NodeId,

@@ -4,7 +4,7 @@ use crate::OperationError;
 use crate::request::Summary;
 use nicekv_proto::OpId;
 
-/// What an exchange asks its driver to do.
+/// An exchange's next instruction for its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Wait for more answers.
@@ -28,7 +28,7 @@ pub(crate) enum Step {
     Done(Result<Summary, OperationError>),
 }
 
-/// What replicas do with the datagrams of a round, which determines how long they take.
+/// The work that a round gives to replicas, which determines how long they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
     /// They look something up.

@@ -30,7 +30,7 @@ const FIRST_FLIGHT: u32 = 64;
 /// window limits the transfer, and their reports clock it.
 const CHUNKS_PER_SECOND: u32 = 1_000_000;
 
-/// What was written to the datagram.
+/// The content of the datagram that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     Nothing,

@@ -80,7 +80,7 @@ pub(crate) struct State {
     /// Keyspaces that exist, in the order of their creation.
     #[serde(with = "keyspaces")]
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
-    /// Of the ids for keyspaces created by command, the smallest one that no keyspace has ever had.
+    /// The smallest id, among those for keyspaces created by command, that no keyspace has ever had.
     pub(crate) next_keyspace: u16,
     /// Configured keyspaces that were dropped, so that they are not created again.
     #[serde(with = "keyspace_ids")]

@@ -12,7 +12,7 @@ use nicekv_proto::NodeId;
 use nicekv_proto::control::Heartbeat;
 use serde::{Deserialize, Serialize};
 
-/// What a node has confirmed about its storage.
+/// A node's confirmed storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Storage {
     /// The storage's id, as the node reports it.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::UsageStatus;
 
-/// What a client needs to find the store. It does not name nodes.
+/// Information with which a client finds the store. It does not name nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterInfo {
     /// The cluster's id.
@@ -25,7 +25,7 @@ pub struct ClusterInfo {
     pub chunks: Option<ChunkInfo>,
 }
 
-/// What initiators and targets need to know about groups of targets (P2, P7).
+/// Groups of targets, for initiators and targets (P2, P7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkInfo {
     /// Version of the map.
@@ -56,7 +56,7 @@ pub struct LayoutInfo {
     pub slots: Vec<u8>,
 }
 
-/// What a client needs to know about a keyspace.
+/// A keyspace, for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyspaceInfo {
     /// The keyspace's id in request headers.

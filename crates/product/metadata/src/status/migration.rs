@@ -31,7 +31,7 @@ pub struct MigrationStatus {
     pub hottest: Option<(String, u64)>,
     /// Keys that alone are too hot for any node, so that moving them does not help.
     pub hot_keys: Vec<HotKeyStatus>,
-    /// What counting waits for; `None` while load is counted.
+    /// The condition that counting waits for; `None` while load is counted.
     pub waits_for: Option<String>,
     /// Partitions that are placed on other nodes than the ring would choose, with their nodes, the
     /// preferred leader first.

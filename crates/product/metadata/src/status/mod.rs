@@ -428,7 +428,7 @@ pub enum MemberStanding {
     Serving,
 }
 
-/// What data a member has.
+/// The completeness of a member's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberStatusState {

@@ -15,7 +15,7 @@ pub struct ReshapingStatus {
     /// The children, once they have ids.
     pub children: Vec<u32>,
     pub phase: ReshapingPhase,
-    /// What the split or merge waits for.
+    /// The condition that the split or merge waits for.
     pub waits_for: String,
 }
 

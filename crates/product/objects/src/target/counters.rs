@@ -1,4 +1,4 @@
-//! What operators see of a target: counts since it started, and present usage.
+//! A target's counters for operators: counts since it started, and present usage.
 
 use nicekv_proto::chunk::Round;
 

@@ -36,7 +36,7 @@ const fn record_bytes_max(kind: u8) -> usize {
 }
 const LINE_BYTES_MAX: usize = 64;
 
-/// What the file contains.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     /// Id of the cluster, 32 hexadecimal digits.

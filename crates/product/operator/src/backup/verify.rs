@@ -26,7 +26,7 @@ struct Seen {
     chunks: ChunkIndex,
 }
 
-/// What the partition that is being read contains.
+/// The content of the partition that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
     Values,

@@ -24,7 +24,7 @@ fn is_done(target: &TargetStatus, round: u64) -> bool {
     target.report.is_some_and(|report| report.swept >= round)
 }
 
-/// What garbage collection has removed, in one line.
+/// Chunks that garbage collection has removed, in one line.
 pub(super) fn removed(before: &ChunksStatus, after: &ChunksStatus) -> String {
     let ((chunks, bytes), (chunks_left, bytes_left)) = (before.held(), after.held());
     match (chunks.saturating_sub(chunks_left), bytes.saturating_sub(bytes_left)) {

@@ -256,7 +256,7 @@ impl KeyspaceSpec {
     /// Parses `name` or `name=setting=value,…`, and checks it.
     ///
     /// # Errors
-    /// What is not understood or inconsistent, with the name of the keyspace.
+    /// Settings that are unknown or inconsistent, with the name of the keyspace.
     pub fn parse(text: &str, defaults: &KeyspaceDefaults) -> Result<Self, KeyspaceError> {
         let (name, settings) = text.split_once('=').unwrap_or((text, ""));
         let refused = |reason| KeyspaceError::Refused { name: name.into(), reason };
@@ -350,7 +350,7 @@ impl KeyspaceSpec {
         self.balancing == LoadBalancing::Hot
     }
 
-    /// What nodes and clients need to know.
+    /// The settings that nodes and clients need.
     ///
     /// # Panics
     /// If the specification was not checked.

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 code! {
-    /// What to do with tombstones.
+    /// The treatment of tombstones.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum TombstoneStage {
         /// Store them durably, unless a newer version is present.

@@ -62,7 +62,7 @@ struct Channels {
     patterns: Vec<Vec<u8>>,
 }
 
-/// What was refused.
+/// The refused command, key or channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<'a> {
     /// A command or subcommand.

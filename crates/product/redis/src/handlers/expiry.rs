@@ -10,7 +10,7 @@ use alloc::string::String;
 use nicekv_client::Request;
 use nicekv_proto::{Condition, ExpireCondition, Operation};
 
-/// What a time in an argument is relative to.
+/// The origin of a time in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Now,

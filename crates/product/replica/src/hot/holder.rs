@@ -47,7 +47,7 @@ struct Lease {
     until_ns: u64,
 }
 
-/// What to do with a get that a switch has sent here because its key is hot.
+/// The decision on a get that a switch has sent here because its key is hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer<'a> {
     /// Answer it with this reply.

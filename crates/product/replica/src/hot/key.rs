@@ -65,7 +65,7 @@ pub(super) struct HotKey {
     pub(super) look_ns: u64,
 }
 
-/// What the owner has to do next for a key.
+/// The owner's next action for a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Step {
     /// Send copies with this label.

@@ -60,7 +60,7 @@ pub(super) struct Answered {
     pub(super) is_last: bool,
 }
 
-/// What the owner knows of a holder.
+/// The owner's view of a holder.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     nonce: u64,

@@ -65,7 +65,7 @@ const WAITING_MAX: usize = 256;
 /// How many reads of large values may be under way at once.
 const READS_MAX: usize = 256;
 
-/// Who reads a value from disk.
+/// The component that reads a value from disk.
 #[derive(Clone, Copy, Debug)]
 enum Reader {
     Client {

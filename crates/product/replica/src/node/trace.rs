@@ -10,7 +10,7 @@ use nicekv_proto::{ClientId, NodeId, Now, OpId, Status};
 /// How many events a trace keeps.
 pub(crate) const TRACE_EVENTS_MAX: usize = 256;
 
-/// What happened to a request.
+/// An event of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It arrived, from its client or from another node.

@@ -32,11 +32,11 @@ use nicekv_proto::{Header, OpId, PartitionId, Reply, Status};
 pub struct Shift {
     /// The partition.
     pub partition: PartitionId,
-    /// What has changed.
+    /// The change.
     pub kind: ShiftKind,
 }
 
-/// What has changed; see [`Shift`].
+/// The kind of change; see [`Shift`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShiftKind {
     /// An op has locked the key, so its entry may not be shown.

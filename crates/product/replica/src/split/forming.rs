@@ -155,7 +155,7 @@ impl Replica {
 
     /// Requests the next page of a parent, if the rate limit, which copies share, allows it.
     pub(crate) fn form_next(&mut self, now: Now) {
-        // What room the disk has left is reserved for decisions.
+        // The remaining disk space is reserved for decisions.
         if self.formations.pending.is_some() || self.host.disk_space != DiskSpace::Enough {
             return;
         }

@@ -18,7 +18,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 const JOINER: NodeId = NodeId(3);
 const JOINER_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 4), 7400);
 
-/// What the node fetches from the other member.
+/// The ops that the node fetches from the other member.
 fn fetched(sent: &Sent) -> Vec<Wanted> {
     let fetch = |(to, bytes): &(SocketAddrV4, Vec<u8>)| match Datagram::decode(bytes).unwrap().1 {
         Datagram::Fetch(fetch) if *to == OTHER_ADDRESS => Some(fetch.wanted),

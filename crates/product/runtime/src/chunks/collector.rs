@@ -12,7 +12,7 @@ const LISTS_MAX: usize = 4;
 /// Pause after a failed listing.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the thread reports to the target.
+/// The thread's report to the target.
 pub(super) enum Listed {
     /// A batch of chunks that object names need.
     Needs(Round, Vec<ChunkId>),

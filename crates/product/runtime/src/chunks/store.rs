@@ -34,7 +34,7 @@ pub enum ChunkStoreError {
     Io(#[from] std::io::Error),
 }
 
-/// What the disk's thread reports.
+/// The report of the disk's thread.
 pub enum Told {
     /// A request is complete.
     Done(StorageDone),

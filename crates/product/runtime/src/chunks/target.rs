@@ -59,7 +59,7 @@ impl TargetWatch {
     }
 }
 
-/// What a target needs to run.
+/// Parameters of a target.
 pub struct TargetParts {
     /// Chunk store.
     pub store: ChunkStore,

@@ -17,7 +17,7 @@ pub(super) enum Answer {
     Noted(Box<ListeningReport>),
 }
 
-/// What an instance needs to answer commands.
+/// An instance's state for answering commands.
 pub(super) struct AdminCommands<'a> {
     pub(super) core: Option<&'a mut Metadata>,
     pub(super) control_plane: &'a ControlPlane,

@@ -63,7 +63,7 @@ enum Peer {
     },
 }
 
-/// What a connection is waiting for.
+/// The answer that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The peer must send its greeting.

@@ -68,7 +68,7 @@ pub enum EtcdError {
     Malformed {
         /// The inconsistent key.
         key: String,
-        /// What the key holds.
+        /// The value of the key.
         what: &'static str,
     },
     /// The state is longer than the limit.

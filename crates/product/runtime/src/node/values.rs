@@ -95,7 +95,7 @@ impl LargeValues {
         }
     }
 
-    /// What each log sync must sync first; `None` if there never was a large value.
+    /// Files that each log sync must sync first; `None` if there never was a large value.
     pub(super) fn sync_first(&self) -> Option<Arc<dyn SyncFirst>> {
         match self {
             Self::Memory(_) => None,

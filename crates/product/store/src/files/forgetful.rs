@@ -20,7 +20,7 @@ use std::{
 /// Fills a page that was never written, on file systems that do not clear pages.
 const JUNK: u8 = 0xa5;
 
-/// What survives a power loss in addition to what was synced.
+/// Unsynced writes that survive a power loss.
 pub enum PowerLoss<'a> {
     /// Nothing.
     DropAll,

@@ -100,7 +100,7 @@ pub(crate) enum SegmentHeader {
     Valid { predecessor_checksum: u32 },
     /// Intact, but of another log.
     Foreign,
-    /// Of an unknown format version.
+    /// The format version is unknown.
     Newer { version: u32 },
     /// Torn or damaged.
     Invalid,

@@ -137,7 +137,7 @@ enum Slot {
         extent: Extent,
         identity: LogIdentity,
     },
-    /// Of an unknown format version.
+    /// The format version is unknown.
     Newer {
         version: u32,
     },

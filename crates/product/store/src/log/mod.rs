@@ -78,7 +78,7 @@ impl Default for LogOptions {
     }
 }
 
-/// What opening a log found.
+/// Result of opening a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The oldest remaining position (if less than `next`).

@@ -160,7 +160,7 @@ pub(super) enum SegmentHeader {
     Valid(SegmentStart),
     /// Intact, but of another store.
     Foreign,
-    /// Of an unknown format version.
+    /// The format version is unknown.
     Newer {
         version: u32,
     },

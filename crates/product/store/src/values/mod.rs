@@ -124,7 +124,7 @@ impl Values {
         Ok(names.iter().any(|name| directory.ends_with(name)))
     }
 
-    /// What opening found.
+    /// Result of opening.
     pub fn found(&self) -> FoundValues {
         self.found
     }

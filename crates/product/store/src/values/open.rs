@@ -26,7 +26,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 /// Bytes read at once when searching for headers.
 const SEARCH_BYTES: u64 = 1 << 20;
 
-/// What opening found besides the values.
+/// Result of opening, besides the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoundValues {
     /// Places where the header of a segment or value is damaged; the values there are lost here.

@@ -180,7 +180,7 @@ fn call(line: &str) -> Option<Call> {
         arguments.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(path, _)| path);
     // Written bytes are quoted, too.
     let path = if name == "pwrite64" { described } else { quoted.or(described) }?;
-    // Of the calls that failed, only the marks matter.
+    // Failed calls matter only as marks.
     (!failed || path.contains("forced-")).then(|| Call { name: name.to_owned(), path: path.into() })
 }
 

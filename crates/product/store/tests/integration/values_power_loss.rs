@@ -9,7 +9,7 @@ use common::values::{
 use nicekv_store::{Files, Forgetful, Result, Values, files::PowerLoss};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the caller knows when the power is lost.
+/// The caller's knowledge when the power is lost.
 #[derive(Default)]
 struct Ledger {
     /// Lengths by name, of values that were synced and not removed.

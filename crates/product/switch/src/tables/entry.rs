@@ -1,4 +1,4 @@
-//! What the entries of all tables have in common: a match key, an action, and validation rules.
+//! The common form of all tables' entries: a match key, an action, and validation rules.
 
 use core::fmt;
 

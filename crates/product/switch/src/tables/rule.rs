@@ -56,7 +56,7 @@ impl fmt::Display for Match {
     }
 }
 
-/// What the switch does with a datagram that the entry matches.
+/// The switch's action on a datagram that the entry matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// Send it to a host.

@@ -87,7 +87,7 @@ struct Workload {
     big_percent: u32,
 }
 
-/// What a system did under a workload, round by round.
+/// A system's results under a workload, round by round.
 struct Measured {
     system: &'static System,
     workload: Workload,

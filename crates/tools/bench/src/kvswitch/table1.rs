@@ -53,7 +53,7 @@ pub struct Table1Arguments {
     output: OutputArguments,
 }
 
-/// What a module adds to a packet: cases whose times are added, and subtracted.
+/// The time that a module adds to a packet: cases whose times are added, and subtracted.
 struct Added {
     name: &'static str,
     plus: &'static [Case],

@@ -9,7 +9,7 @@ use crate::workload::{KEYS, Sequence, VALUE_BYTES, Work};
 /// Number of hot keys, all of whose values are in the switch.
 const HOT_KEYS: u32 = 16;
 
-/// What is compared.
+/// The compared stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Experiment {
     /// Gets, beside echoed datagrams.

@@ -24,7 +24,7 @@ const CLI: &str = "redis-cli";
 const READ_BYTES: usize = 256 << 10;
 /// Commands of a preload sent at once.
 const PRELOAD_BATCH: usize = 512;
-/// What precedes a key in commands and answers.
+/// The prefix of a key in commands and answers.
 const KEY_HEAD: &[u8] = b"$16\r\n";
 const BULK_KEY_BYTES: usize = KEY_HEAD.len() + KEY_BYTES + 2;
 const _: () = assert!(KEY_BYTES == 16 && VALUE_BYTES == 100, "the lengths are written out here");

@@ -28,7 +28,7 @@ pub(crate) const RECORDS: u32 = 128;
 pub(crate) const PRELOAD_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) const PRELOADERS: usize = 64;
 
-/// Who finds the node for a request.
+/// The component that finds the node for a request.
 pub(crate) const SYSTEMS: [(Coordination, &str); 3] = [
     (Coordination::Switch, "switch-driven"),
     (Coordination::Client, "client-driven"),

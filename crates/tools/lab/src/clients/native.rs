@@ -32,7 +32,7 @@ pub(crate) struct Covered {
 }
 
 impl Covered {
-    /// What a get of the key would have returned; `None` if the piece does not cover the key.
+    /// The result that a get of the key would have had; `None` if the piece does not cover the key.
     pub(crate) fn answer(&self, key: &[u8]) -> Option<Answer> {
         let is_before_end = self.through.as_deref().is_none_or(|through| key <= through);
         let is_of_range = self.range.contains(match_digest(self.order, key).match_value());

@@ -29,7 +29,7 @@ pub enum Fault {
     Crash {
         /// Index of the node.
         node: usize,
-        /// What is left of its log.
+        /// The rest of its log.
         kept: Kept,
         /// When it restarts; `None`: on [`Fault::Start`], or when all faults are healed.
         downtime_ns: Option<u64>,

@@ -47,7 +47,7 @@ pub struct Scenario {
     pub hot_interval_ns: u64,
     /// Whether some hot entries give the switch a copy, too (H9).
     pub hot_values: bool,
-    /// Who routes requests to chains: the switch, nodes or clients.
+    /// The router of requests to chains: the switch, nodes or clients.
     pub coordination: Coordination,
     /// How fast nodes copy data from others.
     pub copy_bytes_per_second: u64,

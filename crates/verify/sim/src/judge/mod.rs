@@ -30,7 +30,7 @@ pub(crate) const PROGRESS_NS: u64 = 20 * SECOND_NS;
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What is wrong; empty if nothing is.
+    /// Violations; empty if there are none.
     pub violations: Vec<String>,
     /// Histories with too many concurrent calls of unknown outcome for a verdict.
     pub too_large: usize,

@@ -44,7 +44,7 @@ pub(super) fn divide(
     let mut divisions = Vec::with_capacity(parts.len());
     while !parts.is_empty() {
         let pairs = (0..parts.len()).flat_map(|part| (0..free.len()).map(move |node| (part, node)));
-        // Of pairs with the same load the first one is taken.
+        // Among pairs with the same load, the first one is taken.
         let best = pairs.rev().max_by_key(|(part, node)| parts[*part].had_by(free[*node], before, load));
         let (part, node) = best.expect("there are no more parts than members");
         divisions.push(Division { source: parts.remove(part).source, node: free.remove(node) });

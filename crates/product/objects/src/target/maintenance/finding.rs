@@ -1,4 +1,4 @@
-//! What is wrong with a chunk, by its holders (P11, P12).
+//! Defects of a chunk, derived from its holders (P11, P12).
 
 use crate::map::Group;
 use nicekv_proto::NodeId;

@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-/// What maintenance is doing with a chunk.
+/// Progress of maintenance on a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The chunk is read and verified.

@@ -17,7 +17,7 @@ pub(crate) struct Compare {
     pub(crate) pages_left: usize,
 }
 
-/// What a page of the scrub lists for an entry.
+/// An entry in a page of the scrub.
 pub(crate) fn listed_entry(stored: &[u8]) -> ListedEntry {
     let entry = Entry::decode(stored).expect("the engine returns what was stored");
     let digest = nicekv_proto::placement::key_digest(stored).0;

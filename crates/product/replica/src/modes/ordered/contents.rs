@@ -1,4 +1,4 @@
-//! What a partition holds in the engine, and how much of that other members hold (R7).
+//! A partition's content in the engine, and how much of it other members hold (R7).
 //!
 //! A deletion is stored as a tombstone, so that a member that copies recent changes copies the
 //! deletion, too. The tombstone is dropped when every original member of the partition holds the

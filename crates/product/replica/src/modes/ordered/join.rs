@@ -105,7 +105,7 @@ where
                 ((self.membership.primary, 0), &held[..])
             }
             CopySection::Clients => ((self.membership.primary, 0), after),
-            // What room the disk has left is reserved for decisions.
+            // The remaining disk space is reserved for decisions.
             CopySection::Entries if host.disk_space != DiskSpace::Enough => return,
             CopySection::Entries => (join.source(), after),
         };

@@ -13,7 +13,7 @@ use nicekv_proto::recovery::{CopySection, Entry};
 use nicekv_proto::{DecodeError, NodeId, Now, OpId};
 use zerocopy::network_endian::U64;
 
-/// What a replica held before it joined.
+/// The content of a replica before it joined.
 #[derive(Clone)]
 pub(crate) struct Former {
     pub(crate) logged: u64,
@@ -82,7 +82,7 @@ enum Stage {
 /// Encoded entries by key.
 pub(crate) type Kept = BTreeMap<Box<[u8]>, Vec<u8>>;
 
-/// What the joiner's sweep has to do.
+/// The task of the joiner's sweep.
 pub(crate) enum Step {
     Ask,
     Report,
@@ -173,7 +173,7 @@ impl Join {
         self.is_paused = true;
     }
 
-    /// What this sweep has to do.
+    /// The task of this sweep.
     pub(crate) fn next_step(&mut self, now: Now, retry_ns: u64, primary: NodeId) -> Step {
         match self.stage {
             _ if core::mem::take(&mut self.is_paused) => Step::Ask,

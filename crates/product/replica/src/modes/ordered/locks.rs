@@ -54,7 +54,7 @@ impl Op {
     }
 }
 
-/// What the primary knows of an op from the acks of this epoch.
+/// The primary's view of an op, from the acks of this epoch.
 #[derive(Clone, Copy, Default, Hash)]
 pub(crate) struct Votes {
     /// Bit set of the positions of members that have acknowledged the op.

@@ -29,9 +29,9 @@ pub(crate) struct OrderedPartition<A> {
     pub(crate) sequence: Sequence,
     /// Results of clients' ops (R10).
     pub(crate) clients: Clients,
-    /// What the partition holds in the engine.
+    /// The partition's content in the engine.
     pub(crate) contents: Contents,
-    /// What this replica held before it joined; `None` once it holds everything that it should.
+    /// The replica's content before it joined; `None` once its content is complete.
     pub(crate) former: Option<Former>,
     /// State that only the primary of the epoch has.
     pub(crate) lead: Option<Lead>,

@@ -113,7 +113,7 @@ mod tests {
         told(piece, |piece| piece.entries().map(|entry| entry.key.to_vec()).collect())
     }
 
-    /// What a client reads from the piece.
+    /// The part of the piece that a client reads.
     fn told<T>(piece: &Piece<'_>, read: impl Fn(&ScanPiece<'_>) -> T) -> T {
         let told = ScanPiece {
             op: OpId::NONE,

@@ -40,7 +40,7 @@ use nicekv_proto::recovery::Entry;
 use nicekv_proto::repair::{KeyState, RepairReply, RepairRequest};
 use nicekv_proto::{Epoch, NodeId, Now};
 
-/// Who asks for a key: its epoch, its node, and what it had logged and released.
+/// The requester of a key: its epoch, its node, and what it had logged and released.
 type Asker = (Epoch, NodeId, (u64, u64));
 
 impl<A> OrderedPartition<A>

@@ -36,7 +36,7 @@ pub(crate) struct Offer {
     pub(crate) entry: Option<Box<[u8]>>,
 }
 
-/// What a sweep has to do for a repair.
+/// The task of a sweep for a repair.
 pub(crate) enum Step {
     /// Drop the vote: some member is silent. The next pass of the scrub finds the key again.
     Drop,

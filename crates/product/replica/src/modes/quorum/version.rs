@@ -47,7 +47,7 @@ pub(super) fn timestamp_of(entry: &Entry<'_>) -> Timestamp {
     Timestamp { counter: entry.index, op: entry.version }
 }
 
-/// Who waits for a version, or a newer one, to be synced.
+/// Requests that wait for a version, or a newer one, to be synced.
 #[derive(Clone)]
 pub(super) enum Waiter {
     Client {

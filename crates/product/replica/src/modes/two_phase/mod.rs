@@ -215,7 +215,7 @@ impl OrderedPartition<TwoPhase> {
         (leads && !is_held_back).then(|| self.sequence.logged())
     }
 
-    /// What the primary has released, as sent with decisions.
+    /// The primary's release watermark, as sent with decisions.
     fn watermark(&self) -> Watermark {
         Watermark {
             partition: self.id(),

@@ -48,7 +48,7 @@ pub(crate) struct Book {
 
 thread_local! {
     static BOOKS: RefCell<BTreeMap<PartitionId, Book>> = RefCell::default();
-    /// What the next request makes its partition do.
+    /// The effect of the next request on its partition.
     static ACT: Cell<Option<Act>> = Cell::default();
     static IS_RECORDING: Cell<bool> = Cell::default();
 }

@@ -1,4 +1,4 @@
-//! What happens to children that are being formed, and to new children, when epochs change (R17).
+//! Epoch changes while children are being formed, and of new children (R17).
 
 use super::*;
 use crate::state::Forming;

@@ -105,7 +105,7 @@ fn failed_step_is_alone_and_failed_requirement_ends_all() {
         (Condition::IfPresent, true),
         (Condition::IfAbsent, false),
     ] {
-        // What was written before the failed requirement is undone, too.
+        // Writes before the failed requirement are undone, too.
         let verdict = taken(&[set(b"a", b"1"), require(condition)], &[("text", "x")]);
         let expected =
             if holds { (Effect::Transaction, Status::Ok) } else { (Effect::None, Status::ConditionFailed) };
