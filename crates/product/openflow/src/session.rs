@@ -21,6 +21,7 @@
 //! - Every transaction id is used once. A reply to none that waits fails the session.
 //! - A failed session sends nothing more; the driver closes the stream and begins another session.
 
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -124,6 +125,12 @@ pub enum SessionError {
     TooMuch(&'static str),
 }
 
+impl SessionError {
+    fn refused(error: &SwitchError) -> Self {
+        Self::Refused { kind: error.kind, code: error.code }
+    }
+}
+
 /// Why nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
@@ -212,27 +219,23 @@ impl Session {
         }
         (self.echo_at_ns, self.silent_at_ns) = (now.after(IDLE_MAX), now.after(SILENCE_MAX));
         self.received.extend_from_slice(bytes);
-        let mut done = 0;
-        let result = loop {
-            match wire::message_bytes(&self.received[done..]) {
-                Ok(Some(bytes)) if self.received.len() - done >= bytes => {
-                    let message = wire::decode(&self.received[done..done + bytes]);
-                    done += bytes;
-                    let handled = message
-                        .map_err(SessionError::from)
-                        .and_then(|(transaction, message)| self.handle(transaction, message));
-                    if let Err(error) = handled {
-                        break Err(error);
-                    }
-                }
-                Ok(_) => break Ok(()),
-                Err(error) => break Err(error.into()),
-            }
-        };
-        self.received.drain(..done);
-        if let Err(error) = result {
+        if let Err(error) = self.receive() {
             self.fail(error);
         }
+    }
+
+    /// Processes the complete messages in `received`.
+    fn receive(&mut self) -> Result<(), SessionError> {
+        let received = core::mem::take(&mut self.received);
+        let mut rest = &received[..];
+        while let Some(bytes) = wire::message_bytes(rest)?.filter(|bytes| rest.len() >= *bytes) {
+            let (message, after) = rest.split_at(bytes);
+            rest = after;
+            let (transaction, message) = wire::decode(message)?;
+            self.handle(transaction, message)?;
+        }
+        self.received = rest.into();
+        Ok(())
     }
 
     /// Sends an ECHO_REQUEST to an idle switch, and fails the session with one that does not answer.
@@ -304,8 +307,7 @@ impl Session {
     /// If the step is a reply.
     pub fn bundle(&mut self, bundle: u32, step: BundleStep) -> Result<u32, SendError> {
         let reply = reply_of(step).expect("steps are requested");
-        let control = BundleControl { bundle, step, flags: BUNDLE_ATOMIC | BUNDLE_ORDERED };
-        self.await_reply(&Message::Bundle(control), Awaited::Bundle(reply))
+        self.await_reply(&bundle_step(bundle, step), Awaited::Bundle(reply))
     }
 
     fn check_ready(&self) -> Result<(), SendError> {
@@ -366,7 +368,13 @@ impl Session {
         match &mut self.state {
             State::Failed(_) => Ok(()),
             State::Greeting => self.greet(message),
-            State::Handshake(_) => self.handshake(transaction, message),
+            State::Handshake(handshake) => {
+                if let Some(switch) = handshake.handle(transaction, message, &mut self.awaited, self.term)? {
+                    self.state = State::Ready;
+                    self.events.push_back(Event::Ready(switch));
+                }
+                Ok(())
+            }
             State::Ready => self.serve(transaction, message),
         }
     }
@@ -375,9 +383,7 @@ impl Session {
     fn greet(&mut self, message: Message) -> Result<(), SessionError> {
         let hello = match message {
             Message::Hello(hello) => hello,
-            Message::Error(error) => {
-                return Err(SessionError::Refused { kind: error.kind, code: error.code });
-            }
+            Message::Error(error) => return Err(SessionError::refused(&error)),
             _ => return Err(SessionError::Unexpected("the first message is no HELLO")),
         };
         if !hello.speaks(VERSION) {
@@ -391,9 +397,8 @@ impl Session {
             let transaction = self.put(&Message::MultipartRequest(request));
             self.awaited.insert(transaction, Awaited::Parts(None));
         }
-        let flags = BUNDLE_ATOMIC | BUNDLE_ORDERED;
         let bundle = [BundleStep::OpenRequest, BundleStep::DiscardRequest]
-            .map(|step| self.put(&Message::Bundle(BundleControl { bundle: PROBE_BUNDLE, step, flags })));
+            .map(|step| self.put(&bundle_step(PROBE_BUNDLE, step)));
         let barrier = self.put(&Message::BarrierRequest);
         self.state = State::Handshake(Handshake {
             features: None,
@@ -408,65 +413,9 @@ impl Session {
         Ok(())
     }
 
-    fn handshake(&mut self, transaction: u32, message: Message) -> Result<(), SessionError> {
-        if let Message::MultipartReply(reply) = message {
-            let Some(part) = self.collect(transaction, reply)? else { return Ok(()) };
-            let State::Handshake(handshake) = &mut self.state else { unreachable!("called in this state") };
-            match part {
-                Part::Description(description) => handshake.description = Some(description),
-                Part::Ports(ports) => handshake.ports = Some(ports),
-                _ => return Err(SessionError::Unexpected("a multipart reply of another type")),
-            }
-            return Ok(());
-        }
-        let State::Handshake(handshake) = &mut self.state else { unreachable!("called in this state") };
-        match message {
-            Message::RoleReply(status) if transaction == handshake.role => {
-                if status.role != Role::Primary {
-                    return Err(SessionError::Unexpected("a role that was not requested"));
-                }
-                handshake.has_role = true;
-            }
-            Message::FeaturesReply(features) => handshake.features = Some(features),
-            Message::Bundle(_) if handshake.bundle.contains(&transaction) => {}
-            Message::Error(_) if handshake.bundle.contains(&transaction) => handshake.has_bundles = false,
-            Message::Error(error) if transaction == handshake.role => {
-                let is_stale = (error.kind, error.code) == (ERROR_ROLE_FAILED, ROLE_STALE);
-                let refused = SessionError::Refused { kind: error.kind, code: error.code };
-                return Err(if is_stale { SessionError::Deposed { term: self.term } } else { refused });
-            }
-            Message::Error(error) => {
-                return Err(SessionError::Refused { kind: error.kind, code: error.code });
-            }
-            Message::BarrierReply if transaction == handshake.barrier => return self.become_ready(),
-            // Ports are read when the handshake is over, and packets have no receiver yet.
-            Message::PortStatus { .. } | Message::PacketIn(_) => {}
-            _ => return Err(SessionError::Unexpected("a message that does not belong to the handshake")),
-        }
-        Ok(())
-    }
-
-    fn become_ready(&mut self) -> Result<(), SessionError> {
-        let State::Handshake(handshake) = core::mem::replace(&mut self.state, State::Ready) else {
-            unreachable!("called in this state")
-        };
-        let missing = || SessionError::Unexpected("the BARRIER's reply before those of earlier requests");
-        if !handshake.has_role {
-            return Err(missing());
-        }
-        let switch = Switch {
-            features: handshake.features.ok_or_else(missing)?,
-            description: handshake.description.ok_or_else(missing)?,
-            ports: handshake.ports.ok_or_else(missing)?,
-            has_bundles: handshake.has_bundles,
-        };
-        self.events.push_back(Event::Ready(switch));
-        Ok(())
-    }
-
     fn serve(&mut self, transaction: u32, message: Message) -> Result<(), SessionError> {
         let event = match message {
-            Message::MultipartReply(reply) => match self.collect(transaction, reply)? {
+            Message::MultipartReply(reply) => match collect(&mut self.awaited, transaction, reply)? {
                 Some(part) => Event::Reply { transaction, part },
                 None => return Ok(()),
             },
@@ -507,24 +456,88 @@ impl Session {
         self.events.push_back(event);
         Ok(())
     }
+}
 
-    /// Adds a message of a reply; returns the whole reply after the last one.
-    fn collect(&mut self, transaction: u32, reply: MultipartReply) -> Result<Option<Part>, SessionError> {
-        let Some(Awaited::Parts(parts)) = self.awaited.get_mut(&transaction) else {
-            return Err(SessionError::Unexpected("a multipart reply to no request"));
-        };
-        match parts {
-            None => *parts = Some(reply.part),
-            Some(before) => append(before, reply.part)?,
+impl Handshake {
+    /// Processes a message. Returns the switch when it is ready.
+    fn handle(
+        &mut self,
+        transaction: u32,
+        message: Message,
+        awaited: &mut BTreeMap<u32, Awaited>,
+        term: u64,
+    ) -> Result<Option<Switch>, SessionError> {
+        match message {
+            Message::MultipartReply(reply) => match collect(awaited, transaction, reply)? {
+                None => {}
+                Some(Part::Description(description)) => self.description = Some(description),
+                Some(Part::Ports(ports)) => self.ports = Some(ports),
+                Some(_) => return Err(SessionError::Unexpected("a multipart reply of another type")),
+            },
+            Message::RoleReply(status) if transaction == self.role => {
+                if status.role != Role::Primary {
+                    return Err(SessionError::Unexpected("a role that was not requested"));
+                }
+                self.has_role = true;
+            }
+            Message::FeaturesReply(features) => self.features = Some(features),
+            Message::Bundle(_) if self.bundle.contains(&transaction) => {}
+            Message::Error(_) if self.bundle.contains(&transaction) => self.has_bundles = false,
+            Message::Error(SwitchError { kind: ERROR_ROLE_FAILED, code: ROLE_STALE, .. })
+                if transaction == self.role =>
+            {
+                return Err(SessionError::Deposed { term });
+            }
+            Message::Error(error) => return Err(SessionError::refused(&error)),
+            Message::BarrierReply if transaction == self.barrier => return self.finish().map(Some),
+            // Ports are read when the handshake is over, and packets have no receiver yet.
+            Message::PortStatus { .. } | Message::PacketIn(_) => {}
+            _ => return Err(SessionError::Unexpected("a message that does not belong to the handshake")),
         }
-        if reply.has_more {
-            return Ok(None);
-        }
-        match self.awaited.remove(&transaction) {
-            Some(Awaited::Parts(parts)) => Ok(parts),
-            _ => unreachable!("it was just found"),
-        }
+        Ok(None)
     }
+
+    fn finish(&mut self) -> Result<Switch, SessionError> {
+        let missing = || SessionError::Unexpected("the BARRIER's reply before those of earlier requests");
+        if !self.has_role {
+            return Err(missing());
+        }
+        Ok(Switch {
+            features: self.features.ok_or_else(missing)?,
+            description: self.description.take().ok_or_else(missing)?,
+            ports: self.ports.take().ok_or_else(missing)?,
+            has_bundles: self.has_bundles,
+        })
+    }
+}
+
+/// Adds a message of a reply; returns the whole reply after the last one.
+fn collect(
+    awaited: &mut BTreeMap<u32, Awaited>,
+    transaction: u32,
+    reply: MultipartReply,
+) -> Result<Option<Part>, SessionError> {
+    let Entry::Occupied(mut entry) = awaited.entry(transaction) else {
+        return Err(SessionError::Unexpected("a multipart reply to no request"));
+    };
+    let Awaited::Parts(parts) = entry.get_mut() else {
+        return Err(SessionError::Unexpected("a multipart reply to no request"));
+    };
+    match parts {
+        None => *parts = Some(reply.part),
+        Some(before) => append(before, reply.part)?,
+    }
+    if reply.has_more {
+        return Ok(None);
+    }
+    let parts = parts.take();
+    entry.remove();
+    Ok(parts)
+}
+
+/// A step of a bundle that takes effect at once, in the order of its messages.
+fn bundle_step(bundle: u32, step: BundleStep) -> Message {
+    Message::Bundle(BundleControl { bundle, step, flags: BUNDLE_ATOMIC | BUNDLE_ORDERED })
 }
 
 /// The reply to a requested step.

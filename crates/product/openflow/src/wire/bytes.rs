@@ -53,6 +53,12 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
+    /// Skips padding to a multiple of eight bytes since `before` bytes remained.
+    pub(super) fn skip_padding_since(&mut self, before: usize) -> Result<(), DecodeError> {
+        let bytes = before - self.remaining();
+        self.skip(bytes.next_multiple_of(8) - bytes)
+    }
+
     /// Everything up to the end of the structure.
     pub(super) fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.rest)
@@ -145,4 +151,9 @@ impl Write for Vec<u8> {
         let length = u16::try_from(self.len() - start).unwrap_or(u16::MAX);
         self[at..at + 2].copy_from_slice(&length.to_be_bytes());
     }
+}
+
+/// The value with this number, if `all` lists the values in the order of their numbers, from 0.
+pub(super) fn known<T: Copy>(what: &'static str, number: u32, all: &[T]) -> Result<T, DecodeError> {
+    all.get(number as usize).copied().ok_or(DecodeError::Unknown { what, value: number.into() })
 }

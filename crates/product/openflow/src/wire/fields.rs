@@ -202,8 +202,7 @@ impl Match {
                 None => matches.others = matches.others.saturating_add(1),
             }
         }
-        let bytes = before - reader.remaining();
-        reader.skip(bytes.next_multiple_of(8) - bytes)?;
+        reader.skip_padding_since(before)?;
         Ok(matches)
     }
 }

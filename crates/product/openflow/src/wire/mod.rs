@@ -26,7 +26,7 @@ use thiserror::Error;
 
 pub use actions::{Action, Instruction, LENGTH_WHOLE, port};
 use actions::{decode_actions, encode_actions};
-use bytes::{Reader, Write};
+use bytes::{Reader, Write, known};
 pub use fields::{Field, FieldMatch, Match, VLAN_NONE};
 pub use multipart::{
     Description, FlowStatus, GroupCounts, GroupStatus, MultipartReply, MultipartRequest, Part, Port,
@@ -462,12 +462,8 @@ impl Message {
             kind::SET_CONFIG => Self::SetConfig(decode_config(reader)?),
             kind::PACKET_IN => Self::PacketIn(decode_packet_in(reader)?),
             kind::PORT_STATUS => {
-                let change = match reader.u8()? {
-                    0 => PortChange::Added,
-                    1 => PortChange::Deleted,
-                    2 => PortChange::Modified,
-                    value => return Err(DecodeError::Unknown { what: "port change", value: value.into() }),
-                };
+                let changes = [PortChange::Added, PortChange::Deleted, PortChange::Modified];
+                let change = known("port change", reader.u8()?.into(), &changes)?;
                 reader.skip(7)?;
                 Self::PortStatus { change, port: Port::decode(reader)? }
             }
@@ -498,8 +494,7 @@ fn decode_hello(version: u8, reader: &mut Reader<'_>) -> Result<Hello, DecodeErr
             }
             versions = Some(element.u32()?);
         }
-        let bytes = before - reader.remaining();
-        reader.skip(bytes.next_multiple_of(8) - bytes)?;
+        reader.skip_padding_since(before)?;
     }
     Ok(Hello { version, versions })
 }
@@ -536,13 +531,8 @@ fn decode_packet_out(reader: &mut Reader<'_>) -> Result<PacketOut, DecodeError> 
 }
 
 fn decode_role(reader: &mut Reader<'_>) -> Result<RoleStatus, DecodeError> {
-    let role = match reader.u32()? {
-        0 => Role::Keep,
-        1 => Role::Equal,
-        2 => Role::Primary,
-        3 => Role::Secondary,
-        value => return Err(DecodeError::Unknown { what: "role", value: value.into() }),
-    };
+    let roles = [Role::Keep, Role::Equal, Role::Primary, Role::Secondary];
+    let role = known("role", reader.u32()?, &roles)?;
     reader.skip(4)?;
     Ok(RoleStatus { role, generation: reader.u64()? })
 }
@@ -551,9 +541,7 @@ fn decode_bundle(transaction: u32, reader: &mut Reader<'_>) -> Result<Message, D
     let (experimenter, kind, bundle) = (reader.u32()?, reader.u32()?, reader.u32()?);
     match (experimenter, kind) {
         (ONF, BUNDLE_CONTROL) => {
-            let step = reader.u16()?;
-            let known = BundleStep::ALL.get(usize::from(step)).copied();
-            let step = known.ok_or(DecodeError::Unknown { what: "bundle step", value: step.into() })?;
+            let step = known("bundle step", reader.u16()?.into(), &BundleStep::ALL)?;
             Ok(Message::Bundle(BundleControl { bundle, step, flags: reader.u16()? }))
         }
         (ONF, BUNDLE_ADD) => {

@@ -6,7 +6,7 @@ use super::DecodeError;
 use super::actions::{
     Action, Instruction, decode_actions, decode_instructions, encode_actions, encode_instructions, port,
 };
-use super::bytes::{Reader, Write};
+use super::bytes::{Reader, Write, known};
 use super::fields::Match;
 
 /// No packet is buffered in the switch.
@@ -103,13 +103,7 @@ pub enum GroupKind {
 
 impl GroupKind {
     pub(super) fn decode(value: u8) -> Result<Self, DecodeError> {
-        match value {
-            0 => Ok(Self::All),
-            1 => Ok(Self::Select),
-            2 => Ok(Self::Indirect),
-            3 => Ok(Self::FastFailover),
-            value => Err(DecodeError::Unknown { what: "group type", value: value.into() }),
-        }
+        known("group type", value.into(), &[Self::All, Self::Select, Self::Indirect, Self::FastFailover])
     }
 }
 
@@ -133,12 +127,8 @@ impl GroupMod {
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let command = match reader.u16()? {
-            0 => GroupCommand::Add,
-            1 => GroupCommand::Modify,
-            2 => GroupCommand::Delete,
-            value => return Err(DecodeError::Unknown { what: "group command", value: value.into() }),
-        };
+        let commands = [GroupCommand::Add, GroupCommand::Modify, GroupCommand::Delete];
+        let command = known("group command", reader.u16()?.into(), &commands)?;
         let kind = GroupKind::decode(reader.u8()?)?;
         reader.skip(1)?;
         Ok(Self { command, kind, group: reader.u32()?, buckets: decode_buckets(reader)? })
@@ -203,12 +193,8 @@ impl MeterMod {
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let command = match reader.u16()? {
-            0 => MeterCommand::Add,
-            1 => MeterCommand::Modify,
-            2 => MeterCommand::Delete,
-            value => return Err(DecodeError::Unknown { what: "meter command", value: value.into() }),
-        };
+        let commands = [MeterCommand::Add, MeterCommand::Modify, MeterCommand::Delete];
+        let command = known("meter command", reader.u16()?.into(), &commands)?;
         let (flags, meter) = (reader.u16()?, reader.u32()?);
         if command == MeterCommand::Delete {
             return Ok(Self { command, meter, rate: 0, burst: 0 });
