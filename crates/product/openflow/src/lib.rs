@@ -1,5 +1,5 @@
 //! OpenFlow 1.3 for a controller, as a pure core: [`wire`] encodes and decodes messages, [`session`]
-//! leads the conversation with one switch.
+//! leads the conversation with one switch, [`program`] compiles its tables to flows and groups.
 //!
 //! OpenFlow is the substrate on which NICE was built (NICE §5): a controller writes flows and groups
 //! into a switch that it does not run on.
@@ -8,5 +8,8 @@
 
 extern crate alloc;
 
+#[cfg(test)]
+mod model;
+pub mod program;
 pub mod session;
 pub mod wire;
