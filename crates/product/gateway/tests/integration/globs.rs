@@ -34,6 +34,14 @@ fn call(connection: &mut Resp, words: &[&[u8]]) -> String {
     String::from_utf8_lossy(&connection.reply()).into_owned()
 }
 
+/// The replies to a command for each name, all of which are sent at once. The name stands between
+/// the words of the command.
+fn calls(connection: &mut Resp, before: &[&[u8]], names: &[Vec<u8>], after: &[&[u8]]) -> Vec<Vec<u8>> {
+    let commands: Vec<Vec<&[u8]>> = names.iter().map(|name| [before, &[name], after].concat()).collect();
+    connection.send_all(&commands);
+    names.iter().map(|_| connection.reply()).collect()
+}
+
 /// The names that a pattern matches, according to each command that takes patterns.
 fn matching(connection: &mut Resp, listener: &mut Resp, pattern: &[u8], names: &[Vec<u8>]) -> Vec<String> {
     let sorted = |reply: String| {
@@ -44,8 +52,8 @@ fn matching(connection: &mut Resp, listener: &mut Resp, pattern: &[u8], names: &
     let keys = sorted(call(connection, &[b"KEYS", pattern]));
     let scanned = sorted(call(connection, &[b"SCAN", b"0", b"COUNT", b"1000", b"MATCH", pattern]));
     call(listener, &[b"PSUBSCRIBE", pattern]);
-    let told = |name: &Vec<u8>| call(connection, &[b"PUBLISH", name, b"m"]);
-    let told = names.iter().map(told).filter(|reply| reply == ":1\r\n").count();
+    let published = calls(connection, &[b"PUBLISH"], names, &[b"m"]);
+    let told = published.iter().filter(|reply| *reply == b":1\r\n").count();
     for _ in 0..told {
         listener.reply();
     }
@@ -54,13 +62,12 @@ fn matching(connection: &mut Resp, listener: &mut Resp, pattern: &[u8], names: &
     let rules: &[&[u8]] =
         &[b"ACL", b"SETUSER", b"u", b"reset", b"on", b"+@all", b"resetchannels", &keys_rule, &channels_rule];
     let made = call(connection, rules);
-    let mut may = |command: &[&[u8]]| {
-        let mut words: Vec<&[u8]> = vec![b"ACL", b"DRYRUN", b"u"];
-        words.extend(command);
-        if call(connection, &words) == "+OK\r\n" { '+' } else { '-' }
+    let mut may = |command: &[u8], after: &[&[u8]]| -> String {
+        let replies = calls(connection, &[b"ACL", b"DRYRUN", b"u", command], names, after);
+        replies.iter().map(|reply| if reply == b"+OK\r\n" { '+' } else { '-' }).collect()
     };
-    let keys_allowed: String = names.iter().map(|name| may(&[b"GET", name])).collect();
-    let channels_allowed: String = names.iter().map(|name| may(&[b"PUBLISH", name, b"m"])).collect();
+    let keys_allowed = may(b"GET", &[]);
+    let channels_allowed = may(b"PUBLISH", &[b"m"]);
     vec![keys, scanned, told.to_string(), made, keys_allowed, channels_allowed]
 }
 

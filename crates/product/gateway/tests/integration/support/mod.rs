@@ -219,6 +219,12 @@ impl Resp {
         self.stream.write_all(&request(words)).unwrap();
     }
 
+    /// Sends these commands at once.
+    pub(crate) fn send_all(&mut self, commands: &[Vec<&[u8]>]) {
+        let requests: Vec<_> = commands.iter().map(|words| request(words)).collect();
+        self.stream.write_all(&requests.concat()).unwrap();
+    }
+
     /// The bytes of the next reply.
     pub(crate) fn reply(&mut self) -> Vec<u8> {
         self.reply_or_end().expect("a reply, not the end")
