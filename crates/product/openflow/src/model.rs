@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::wire::{
-    Action, Field, FlowCommand, FlowMod, GroupCommand, GroupKind, GroupMod, Instruction, Match, Message,
-    MeterCommand, port,
+    Action, Field, FlowCommand, FlowMod, GROUP_ALL, GroupCommand, GroupKind, GroupMod, Instruction, Match,
+    Message, MeterCommand, port,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,10 @@ impl ModelSwitch {
         match (group.command, self.groups.contains_key(&group.group)) {
             (GroupCommand::Add, false) | (GroupCommand::Modify, true) => {
                 self.groups.insert(group.group, group.buckets.clone());
+                Ok(())
+            }
+            (GroupCommand::Delete, _) if group.group == GROUP_ALL => {
+                self.groups.clear();
                 Ok(())
             }
             (GroupCommand::Delete, _) => {

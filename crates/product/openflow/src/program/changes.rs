@@ -4,7 +4,10 @@ use alloc::vec::Vec;
 
 use super::layout::GENERATION;
 use super::{Buckets, Flow, FlowKey, Generation, Program};
-use crate::wire::{FlowCommand, FlowMod, GroupCommand, GroupKind, GroupMod, Message, MeterCommand, MeterMod};
+use crate::wire::{
+    FlowCommand, FlowMod, GROUP_ALL, GroupCommand, GroupKind, GroupMod, Instruction, Match, Message,
+    MeterCommand, MeterMod, TABLE_ALL,
+};
 
 /// The mark of our flows in the switch's own lists: "NICE".
 const COOKIE: u64 = 0x4e49_4345;
@@ -19,11 +22,24 @@ pub struct Changes {
     pub flip: Vec<Message>,
     /// Removals of what no packet reaches any more.
     pub clean: Vec<Message>,
+    /// Takes back what `prepare` does without bundles.
+    pub undo: Vec<Message>,
 }
 
 impl Changes {
     pub fn is_empty(&self) -> bool {
         self.prepare.is_empty() && self.flip.is_empty() && self.clean.is_empty()
+    }
+
+    /// Puts the deletion of everything that the switch has before all else.
+    pub fn delete_all_before(&mut self, generation: Generation) {
+        let none = FlowKey { table: TABLE_ALL, priority: 0, matches: Match::default() };
+        let all = [flow_mod(FlowCommand::Delete, &none, Vec::new()), delete_group(GROUP_ALL)];
+        let first = match generation {
+            Generation::Bundled => &mut self.flip,
+            Generation::Numbered(_) => &mut self.prepare,
+        };
+        first.splice(0..0, all);
     }
 
     /// The changes from `old`, which the switch runs, to `new`. `generation`: of the new program.
@@ -50,6 +66,14 @@ impl Changes {
                 let is_flip =
                     |message: &Message| matches!(message, Message::FlowMod(flow) if flow.table == GENERATION);
                 let (flip, prepare): (Vec<_>, Vec<_>) = flows_set.partition(is_flip);
+                let flows = prepare.iter().filter_map(|message| match message {
+                    Message::FlowMod(flow) => {
+                        Some(Message::FlowMod(FlowMod { command: FlowCommand::DeleteStrict, ..flow.clone() }))
+                    }
+                    _ => None,
+                });
+                let groups = new.groups.values().filter(|number| !holds(old, **number));
+                changes.undo = flows.chain(groups.map(|number| delete_group(*number))).collect();
                 changes.prepare.extend(groups_added.chain(prepare));
                 changes.flip = flip;
                 changes.clean.extend(flows_removed.chain(groups_removed));
@@ -94,7 +118,7 @@ fn delete_flow(key: &FlowKey) -> Message {
     flow_mod(FlowCommand::DeleteStrict, key, Vec::new())
 }
 
-fn flow_mod(command: FlowCommand, key: &FlowKey, instructions: Vec<crate::wire::Instruction>) -> Message {
+fn flow_mod(command: FlowCommand, key: &FlowKey, instructions: Vec<Instruction>) -> Message {
     Message::FlowMod(FlowMod {
         command,
         table: key.table,

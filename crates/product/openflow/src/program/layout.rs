@@ -1,5 +1,8 @@
 //! Numbers of tables, priorities and bits of the metadata, in one place.
 
+use alloc::collections::BTreeSet;
+
+use super::{FlowKey, Program};
 use crate::wire::{Field, Instruction, Match};
 
 /// The names of the tables, by their numbers.
@@ -71,6 +74,17 @@ pub enum Generation {
 }
 
 impl Generation {
+    /// A number that no flow of the program matches.
+    pub(crate) fn unused(program: &Program) -> Self {
+        let of_flow = |key: &FlowKey| {
+            let metadata = key.matches.get(Field::Metadata)?;
+            (metadata.mask & GENERATION_BITS == GENERATION_BITS).then_some(metadata.value >> GENERATION_SHIFT)
+        };
+        let used: BTreeSet<u64> = program.flows.keys().filter_map(of_flow).collect();
+        let free = (1..=u8::MAX).find(|number| !used.contains(&u64::from(*number)));
+        Self::Numbered(free.unwrap_or(u8::MAX))
+    }
+
     pub(super) const fn metadata(self) -> Metadata {
         match self {
             Self::Bundled => Metadata { value: 0, mask: 0 },
