@@ -188,6 +188,11 @@ impl Controller {
         &self.program
     }
 
+    /// Claims the switch for the leader of a newer term.
+    pub fn claim(&mut self, term: u64) -> Result<(), SendError> {
+        self.session.claim(term)
+    }
+
     /// Whether a change may begin.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle)

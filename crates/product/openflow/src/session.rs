@@ -182,6 +182,8 @@ pub struct Session {
     received: Vec<u8>,
     unsent: Vec<u8>,
     last_transaction: u32,
+    /// The transaction of the last claim of a newer term.
+    claim: Option<u32>,
     awaited: BTreeMap<u32, Awaited>,
     events: VecDeque<Event>,
     packets: usize,
@@ -200,6 +202,7 @@ impl Session {
             received: Vec::new(),
             unsent: Vec::new(),
             last_transaction: 0,
+            claim: None,
             awaited: BTreeMap::new(),
             events: VecDeque::new(),
             packets: 0,
@@ -282,6 +285,16 @@ impl Session {
     /// Packets that were dropped because the driver had not taken earlier ones.
     pub fn packets_dropped(&self) -> u64 {
         self.packets_dropped
+    }
+
+    /// Claims the primary role for the leader of a newer term. What is sent after this is refused if
+    /// the switch has accepted a yet newer one.
+    pub fn claim(&mut self, term: u64) -> Result<(), SendError> {
+        self.check_ready()?;
+        self.term = term;
+        let role = RoleStatus { role: Role::Primary, generation: term };
+        self.claim = Some(self.transmit(&Message::RoleRequest(role))?);
+        Ok(())
     }
 
     /// Sends a change of the switch's tables or a packet. There is no reply; a BARRIER shows that it
@@ -427,7 +440,13 @@ impl Session {
                 Some(Awaited::Bundle(step)) if step == control.step => Event::Bundle { transaction, step },
                 _ => return Err(SessionError::Unexpected("a bundle's reply to no request")),
             },
-            Message::Error(error) if (error.kind, error.code) == NOT_PRIMARY => {
+            Message::RoleReply(_) if self.claim == Some(transaction) => {
+                self.claim = None;
+                return Ok(());
+            }
+            Message::Error(error)
+                if (error.kind, error.code) == NOT_PRIMARY || self.claim == Some(transaction) =>
+            {
                 return Err(SessionError::Deposed { term: self.term });
             }
             Message::Error(error) => {
@@ -711,6 +730,30 @@ mod tests {
         let Some((_, Message::Error(error))) = sent(&mut session).pop() else { panic!("an error is sent") };
         assert_eq!((error.kind, error.code), (ERROR_HELLO_FAILED, 0));
         assert_eq!(session.next_deadline(), None);
+    }
+
+    #[test]
+    fn newer_term_is_claimed_within_the_session() {
+        let claiming = || {
+            let mut session = ready();
+            sent(&mut session);
+            session.claim(43).unwrap();
+            let claims = sent(&mut session);
+            let role = RoleStatus { role: Role::Primary, generation: 43 };
+            let [(transaction, Message::RoleRequest(claimed))] = claims[..] else { panic!("{claims:?}") };
+            assert_eq!(claimed, role);
+            (session, transaction, role)
+        };
+        let (mut session, transaction, role) = claiming();
+        reply(&mut session, transaction, Message::RoleReply(role));
+        assert_eq!(session.poll_event(), None);
+        assert_eq!(session.error(), None);
+        let (mut session, transaction, _) = claiming();
+        reply(&mut session, transaction, error(ERROR_ROLE_FAILED, ROLE_STALE));
+        assert_eq!(session.error(), Some(&SessionError::Deposed { term: 43 }));
+        let (mut session, transaction, role) = claiming();
+        reply(&mut session, transaction + 1, Message::RoleReply(role));
+        assert!(matches!(session.error(), Some(SessionError::Unexpected(_))));
     }
 
     #[test]

@@ -46,8 +46,9 @@ pub use new_file::{NewFile, remove_unfinished_on_signals, write_whole};
 pub use stop::Stop;
 pub use stream::{FrameLimits, FramedStream, StreamError, accept, dial, listen};
 pub use switch::{
-    AgentLink, ClientTracer, Edges, OtherVersion, SwitchError, SwitchInquirer, SwitchObservation, TrunkLinks,
-    UserSpaceSwitch, WatchedPort, agent as switch_agent, run_agent,
+    AgentLink, ClientTracer, Edges, OpenFlowSwitch, OtherVersion, SwitchError, SwitchInquirer,
+    SwitchObservation, TrunkLinks, UserSpaceSwitch, WatchedPort, agent as switch_agent, run_agent,
+    run_openflow,
 };
 pub use sys::Left;
 pub use term_file::{TermFile, TermFileError};

@@ -9,11 +9,13 @@
 
 mod client_trace;
 mod edge;
+mod openflow;
 mod trunk_links;
 
 pub use client_trace::{ClientTracer, WatchedPort};
 pub(crate) use edge::Edge;
 pub use edge::Edges;
+pub use openflow::{OpenFlowSwitch, run_openflow};
 pub use trunk_links::TrunkLinks;
 
 use crate::control_plane::{CONTROL_LIMITS, Greeting, Role, encode};

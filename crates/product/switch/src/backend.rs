@@ -15,6 +15,10 @@ use crate::{
 
 /// A switch whose tables can be set.
 pub trait Backend {
+    /// A leader of this term is obeyed from now on. Back ends that carry out changes at once need not
+    /// know; one that sends them on lets its switch refuse those of older leaders.
+    fn obey(&mut self, _term: u64) {}
+
     /// Replaces all tables, make-before-break. When it returns `Ok`, the new generation forwards
     /// every later packet, and no packet that the old generation matched is still in the switch. On
     /// an error the old generation stays in force.

@@ -5,10 +5,14 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Programs whose package has another name.
-const PACKAGES: [(&str, &str); 15] = [
+const PACKAGES: [(&str, &str); 19] = [
     ("etcd", "etcd-server"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
+    ("ovs-appctl", "openvswitch-switch"),
+    ("ovs-vsctl", "openvswitch-switch"),
+    ("ovs-vswitchd", "openvswitch-switch"),
+    ("ovsdb-server", "openvswitch-switch"),
     ("redis-benchmark", "redis-tools"),
     ("redis-cli", "redis-tools"),
     ("script", "bsdutils"),

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use nicekv_switch::{Counter, HostId, MemberSet, MulticastEntry, Table, TableSet, Verdict, subset_entries};
+use nicekv_switch::{HostId, MemberSet, MulticastEntry, Table, TableSet};
 use nicekv_switch_fixtures::{
-    Fixture, PORTS, RECORD_VRINGS, ROUTER_MAC, cases, frames, tables, trunks, vrings,
+    Fixture, PORTS, ROUTER_MAC, cases, frames, headers_only, tables, trunks, vrings,
 };
 use proptest::prelude::*;
 
@@ -23,35 +23,6 @@ fn fabric(trunks: &[u16]) -> Fabric {
     }
 }
 
-/// The tables without what an OpenFlow switch does not support, and the position that each entry of `multicast_vring` had.
-/// Groups with masks become entries for subsets.
-fn supported(full: &TableSet) -> (TableSet, Vec<Option<usize>>) {
-    let mut tables = full.clone();
-    tables.record.clear();
-    tables.unicast.retain(|entry| entry.chain.is_none());
-    let ring = nicekv_switch_fixtures::group_ring();
-    let plain = |entry: &MulticastEntry| entry.chain.is_none() && entry.places.is_none();
-    let (mut entries, mut positions) = (Vec::new(), Vec::new());
-    for (position, entry) in full.multicast.iter().enumerate().filter(|(_, entry)| plain(entry)) {
-        entries.push(entry.clone());
-        positions.push(Some(position));
-    }
-    let taken: BTreeSet<_> = entries.iter().map(|entry| entry.destination).collect();
-    for entry in full.multicast.iter().filter(|entry| entry.places.is_some()) {
-        let masks: Vec<_> = entry.places.iter().flat_map(|places| places.masks(&entry.members)).collect();
-        let at = |place: u32| masks.iter().find(|(_, mask)| *mask == 1 << place).map(|(host, _)| *host);
-        let order: Vec<_> = (0..12).map(at).collect();
-        let [_, second, third, _] = entry.destination.address;
-        let group = (u32::from(second & 0x0f) << 4 | u32::from(third >> 4)) as u8;
-        let subsets = subset_entries(&ring, group, &order);
-        let new = subsets.into_iter().filter(|subset| !taken.contains(&subset.destination));
-        entries.extend(new);
-        positions.resize(entries.len(), None);
-    }
-    tables.multicast = entries;
-    (tables, positions)
-}
-
 fn compiled(fabric: &Fabric, tables: &TableSet, generation: Generation, previous: &Program) -> Program {
     compile(fabric, tables, &BTreeMap::new(), generation, previous).unwrap()
 }
@@ -65,51 +36,6 @@ fn installed(program: &Program, generation: Generation) -> ModelSwitch {
     switch
 }
 
-/// Why an OpenFlow switch does something else than a fixture expects.
-fn exception(fixture: &Fixture, tables: &TableSet) -> Option<&'static str> {
-    let counts = |counter| fixture.counters.iter().any(|(counted, _)| *counted == counter);
-    let is_named = |names: &[&str]| names.iter().any(|name| fixture.name.contains(name));
-    let destination = destination(fixture);
-    let is_covered = |address| tables.multicast.iter().any(|entry| entry.destination.contains(address));
-    if counts(Counter::Chained) || destination.is_some_and(|address| RECORD_VRINGS.contains(address)) {
-        return Some("its tables are refused");
-    }
-    if is_named(&["ring's address"]) {
-        return Some("the vnode is in the header of the store");
-    }
-    if is_named(&["chunk to", "chunk of no bytes", "read of chunks, of one"]) {
-        return Some("the receivers are in the header of the store");
-    }
-    let by_header = is_named(&["place for answers", "another place for", "place for replies"]);
-    if counts(Counter::NotOurs) || counts(Counter::OpcodeRefused) || by_header {
-        return Some("the sender is refused by the header of the store");
-    }
-    if counts(Counter::Malformed) {
-        return Some("the length of UDP is left to the receiver");
-    }
-    if counts(Counter::Hits(Table::Multicast)) && destination.is_some_and(|address| !is_covered(address)) {
-        return Some("the mask has bits of places that the group does not have");
-    }
-    if is_named(&["three VLAN tags", "IPv4 that is garbage"]) {
-        return Some("it is dropped for what cannot be seen in it");
-    }
-    None
-}
-
-fn destination(fixture: &Fixture) -> Option<[u8; 4]> {
-    fixture.frame.get(30..34).and_then(|address| address.try_into().ok())
-}
-
-/// The frames that have to leave: those of the fixture, but what is for a server is not flooded.
-fn expected(fixture: &Fixture, tables: &TableSet) -> Vec<(u16, Vec<u8>)> {
-    let server = tables.hosts.iter().find(|host| fixture.frame.starts_with(&host.mac));
-    let frames = fixture.expected.frames.iter().cloned();
-    match server.filter(|_| fixture.expected.verdict == Verdict::Flooded) {
-        Some(server) => frames.filter(|(port, _)| *port == server.port).collect(),
-        None => frames.collect(),
-    }
-}
-
 fn outcome(fixture: &Fixture, fabric: &Fabric, tables: &TableSet) -> Result<(), String> {
     let empty = TableSet::default();
     let tables = if fixture.installed { tables } else { &empty };
@@ -117,11 +43,12 @@ fn outcome(fixture: &Fixture, fabric: &Fabric, tables: &TableSet) -> Result<(), 
     let program = compile(fabric, tables, &stations, Generation::Bundled, &Program::default()).unwrap();
     let mut switch = installed(&program, Generation::Bundled);
     let frames = switch.process(fixture.ingress, &fixture.frame);
-    let is_for_vring = destination(fixture).is_some_and(|address| fabric.vrings.contains(address));
+    let is_for_vring =
+        headers_only::destination(fixture).is_some_and(|address| fabric.vrings.contains(address));
     let is_unchanged =
         |(port, frame): &(u16, Vec<u8>)| *frame == fixture.frame && !fabric.trunks.contains(port);
-    match exception(fixture, tables) {
-        None if frames != expected(fixture, tables) => Err(format!(
+    match headers_only::exception(fixture, tables) {
+        None if frames != headers_only::expected(fixture, tables) => Err(format!(
             "{}: {:?}\n  sent     {frames:02x?}\n  expected {:02x?}",
             fixture.name, fixture.counters, fixture.expected.frames
         )),
@@ -136,9 +63,9 @@ fn outcome(fixture: &Fixture, fabric: &Fabric, tables: &TableSet) -> Result<(), 
 #[test]
 fn programs_pass_every_fixture_that_they_can() {
     let mut failures = Vec::new();
-    let (tables, _) = supported(&tables());
+    let tables = headers_only::supported(&tables());
     failures.extend(cases::all().iter().filter_map(|fixture| outcome(fixture, &fabric(&[]), &tables).err()));
-    let (tables, _) = supported(&trunks::tables());
+    let tables = headers_only::supported(&trunks::tables());
     failures
         .extend(trunks::all().iter().filter_map(|fixture| outcome(fixture, &fabric(&[3, 4]), &tables).err()));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -147,7 +74,7 @@ fn programs_pass_every_fixture_that_they_can() {
 #[test]
 fn tables_that_need_the_header_of_the_store_are_refused() {
     let refusal = |change: &dyn Fn(&mut TableSet)| {
-        let mut tables = supported(&tables()).0;
+        let mut tables = headers_only::supported(&tables());
         change(&mut tables);
         compile(&fabric(&[]), &tables, &BTreeMap::new(), Generation::Bundled, &Program::default()).err()
     };
@@ -169,7 +96,7 @@ fn tables_that_need_the_header_of_the_store_are_refused() {
 
 #[test]
 fn change_of_an_entry_is_a_handful_of_messages_and_keeps_counts() {
-    let (before, _) = supported(&tables());
+    let before = headers_only::supported(&tables());
     let old = compiled(&fabric(&[]), &before, Generation::Bundled, &Program::default());
     let change = |change: &dyn Fn(&mut TableSet)| {
         let mut after = before.clone();
@@ -202,7 +129,7 @@ fn change_of_an_entry_is_a_handful_of_messages_and_keeps_counts() {
 #[test]
 fn ports_without_a_server_are_metered() {
     let limited = Fabric { requests_per_second: Some(1000), ..fabric(&[4]) };
-    let (tables, _) = supported(&trunks::tables());
+    let tables = headers_only::supported(&trunks::tables());
     let program = compiled(&limited, &tables, Generation::Bundled, &Program::default());
     let servers: BTreeSet<u32> = tables.hosts.iter().map(|host| u32::from(host.port) + 1).collect();
     let clients =
@@ -224,7 +151,7 @@ fn ports_without_a_server_are_metered() {
 #[test]
 fn unknown_stations_go_to_the_controller_once_learned_no_more() {
     let learning = Fabric { learns: true, ..fabric(&[]) };
-    let (tables, _) = supported(&tables());
+    let tables = headers_only::supported(&tables());
     let station = [2, 0, 0, 0, 8, 7];
     let frame = frames::ethernet([0xff; 6], station, frames::TYPE_EXPERIMENT);
     let after = |stations: &[([u8; 6], u16)]| {
@@ -266,7 +193,7 @@ proptest! {
     /// Without bundles: at every step the packets follow one program as a whole.
     #[test]
     fn no_step_of_a_change_mixes_two_programs(one: [u8; 7], other: [u8; 7]) {
-        let (tables, _) = supported(&tables());
+        let tables = headers_only::supported(&tables());
         let [first, second] = [Generation::Numbered(1), Generation::Numbered(2)];
         let old = compiled(&fabric(&[]), &varied(&tables, &one), first, &Program::default());
         let new = compiled(&fabric(&[]), &varied(&tables, &other), second, &old);
@@ -292,7 +219,7 @@ proptest! {
     /// With bundles: all changes together make the program.
     #[test]
     fn changes_make_the_new_program(one: [u8; 7], other: [u8; 7]) {
-        let (tables, _) = supported(&tables());
+        let tables = headers_only::supported(&tables());
         let old = compiled(&fabric(&[]), &varied(&tables, &one), Generation::Bundled, &Program::default());
         let new = compiled(&fabric(&[]), &varied(&tables, &other), Generation::Bundled, &old);
         let mut switch = installed(&old, Generation::Bundled);

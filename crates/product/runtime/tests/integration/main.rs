@@ -5,6 +5,7 @@ mod cluster;
 mod etcd;
 mod log_bound;
 mod metadata_stops;
+mod open_vswitch;
 mod support;
 mod switch;
 mod udp;

@@ -57,7 +57,8 @@ impl<B: Backend> SwitchAgent<B> {
 
 impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
     /// An agent whose back end has no tables yet. `term`: the term that `store` has stored.
-    pub fn with_term_store(backend: B, term: u64, store: M) -> Self {
+    pub fn with_term_store(mut backend: B, term: u64, store: M) -> Self {
+        backend.obey(term);
         Self { backend, store, term, installed: None, hot: HotIndex::default() }
     }
 
@@ -126,6 +127,7 @@ impl<B: Backend, M: TermStore> SwitchAgent<B, M> {
         if term > self.term {
             self.store.store(term)?;
             self.term = term;
+            self.backend.obey(term);
         }
         Ok(())
     }

@@ -1,0 +1,79 @@
+//! Adds up what the flows of a switch have counted.
+//!
+//! A flow's count begins again when the flow or the switch does, and the flows of an entry change
+//! with the program. The tally of an entry stays as long as its match does.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use nicekv_switch::{Counter, Counters, EntryRequests, Match, Table, TableSet};
+
+use crate::program::{FlowKey, Meaning, Program};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct EntryCount {
+    from_clients: u64,
+    from_nodes: u64,
+}
+
+/// The packets of each entry, and the global counters.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// The last reading of each flow.
+    last: BTreeMap<FlowKey, u64>,
+    entries: BTreeMap<(Table, Match), EntryCount>,
+    counters: Counters,
+}
+
+impl Tally {
+    /// Adds a reading of the flows of `program`, which was compiled from `tables`.
+    pub fn add(&mut self, program: &Program, tables: &TableSet, counts: BTreeMap<FlowKey, u64>) {
+        let matches = Table::ALL
+            .map(|table| tables.rules(table).into_iter().map(|(matches, _)| matches).collect::<Vec<Match>>());
+        for (key, packets) in &counts {
+            let last = self.last.get(key).copied().unwrap_or(0);
+            let new = if *packets < last { *packets } else { *packets - last };
+            match program.flows.get(key).map(|flow| flow.meaning) {
+                Some(Meaning::Entry { table, position, is_from_node }) => {
+                    self.counters.add(Counter::Hits(table), new);
+                    let Some(matches) = matches[table as usize].get(position as usize) else { continue };
+                    let entry = self.entries.entry((table, *matches)).or_default();
+                    let count = if is_from_node { &mut entry.from_nodes } else { &mut entry.from_clients };
+                    *count += new;
+                }
+                Some(Meaning::Counter(counter)) => self.counters.add(counter, new),
+                Some(Meaning::Uncounted) | None => {}
+            }
+        }
+        self.last = counts;
+        let kept: BTreeSet<(Table, Match)> = Table::ALL
+            .into_iter()
+            .flat_map(|table| matches[table as usize].iter().map(move |matches| (table, *matches)))
+            .collect();
+        self.entries.retain(|entry, _| kept.contains(entry));
+    }
+
+    fn of_entries(&self, tables: &TableSet, table: Table) -> impl Iterator<Item = EntryCount> {
+        let count = |(matches, _)| self.entries.get(&(table, matches)).copied().unwrap_or_default();
+        tables.rules(table).into_iter().map(count).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Hits of each entry, in the order of the tables.
+    pub fn hits(&self, tables: &TableSet, table: Table) -> Vec<u64> {
+        self.of_entries(tables, table).map(|count| count.from_clients + count.from_nodes).collect()
+    }
+
+    /// Requests of clients among the hits. In a multicast ring all of them count as updates: a
+    /// switch does not see the queries of quorums.
+    pub fn requests(&self, tables: &TableSet, table: Table) -> Vec<EntryRequests> {
+        let requests = |count: EntryCount| match table.matches_updates() {
+            true => EntryRequests { reads: 0, updates: count.from_clients },
+            false => EntryRequests { reads: count.from_clients, updates: 0 },
+        };
+        self.of_entries(tables, table).map(requests).collect()
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
