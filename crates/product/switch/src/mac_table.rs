@@ -6,17 +6,19 @@ use alloc::collections::BTreeMap;
 /// Capacity in addresses; the least recently learned one is evicted.
 pub const MAC_CAPACITY: usize = 4096;
 
-#[derive(Debug, Default)]
-pub(crate) struct MacTable {
+/// Where stations are.
+#[derive(Clone, Debug, Default)]
+pub struct MacTable {
     /// For each MAC address, the port where it was learned, and when.
     ports: BTreeMap<[u8; 6], (u16, u64)>,
     learned_total: u64,
 }
 
 impl MacTable {
-    pub(crate) fn learn(&mut self, mac: [u8; 6], port: u16) {
+    /// Notes that a station sends from a port. Returns whether that is new.
+    pub fn learn(&mut self, mac: [u8; 6], port: u16) -> bool {
         if self.ports.get(&mac).is_some_and(|&(known, _)| known == port) {
-            return;
+            return false;
         }
         if self.ports.len() == MAC_CAPACITY && !self.ports.contains_key(&mac) {
             let oldest =
@@ -25,14 +27,21 @@ impl MacTable {
         }
         self.learned_total += 1;
         self.ports.insert(mac, (port, self.learned_total));
+        true
+    }
+
+    /// Every station with its port, ascending by address.
+    pub fn iter(&self) -> impl Iterator<Item = ([u8; 6], u16)> + '_ {
+        self.ports.iter().map(|(mac, (port, _))| (*mac, *port))
     }
 
     /// Forgets the addresses that were learned at a port.
-    pub(crate) fn forget(&mut self, port: u16) {
+    pub fn forget(&mut self, port: u16) {
         self.ports.retain(|_, (known, _)| *known != port);
     }
 
-    pub(crate) fn lookup(&self, mac: [u8; 6]) -> Option<u16> {
+    /// The port of a station.
+    pub fn lookup(&self, mac: [u8; 6]) -> Option<u16> {
         self.ports.get(&mac).map(|&(port, _)| port)
     }
 }
@@ -53,7 +62,7 @@ mod tests {
             table.learn(mac(number), 1);
         }
         table.learn(mac(0), 2);
-        table.learn(mac(5000), 3);
+        assert!(table.learn(mac(5000), 3) && !table.learn(mac(5000), 3));
         assert_eq!(table.ports.len(), MAC_CAPACITY);
         assert_eq!(table.lookup(mac(0)), Some(2));
         assert_eq!(table.lookup(mac(1)), None);

@@ -5,6 +5,11 @@
 //!   metadata service ◀─ control protocol ─▶ agent ─▶ OpenFlowSwitch ◀─ OpenFlow 1.3 over TCP ─ switch
 //! ```
 //!
+//! Open vSwitch caches what it decides for a flow of packets, and checks its cache again some
+//! milliseconds after a change, without telling when it has. So for a while after a BARRIER_REPLY packets
+//! may still follow the old tables: the acknowledgement does not fence a removed node, and behind
+//! such a switch R6 has to wait for the whole of the node's lease.
+//!
 //! The switch keeps its last tables while the controller is away. When it is back, it reads what the
 //! switch has and sends what differs.
 
@@ -18,10 +23,10 @@ use nicekv_openflow::wire::{Field, PacketIn, Port, PortChange, port};
 use nicekv_proto::{Duration, Now};
 use nicekv_switch::control::{SwitchAgent, TermStore};
 use nicekv_switch::{
-    Backend, BackendError, Counters, EntryRequests, HotConfig, HotEntry, HotReading, MAC_CAPACITY, Register,
+    Backend, BackendError, Counters, EntryRequests, HotConfig, HotEntry, HotReading, MacTable, Register,
     Table, TableSet, TableStatus, TableUpdate,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 
@@ -29,6 +34,8 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 const CHANGE_MAX: Duration = Duration::from_secs(5);
 /// Pause between two readings of the flows' counts.
 const COUNTS_PAUSE: Duration = Duration::from_millis(500);
+/// Pause between two changes for what was learned, so that a storm of unknown senders costs little.
+const LEARNING_PAUSE: Duration = Duration::from_millis(50);
 /// Most bytes that are read before other work.
 const READ_BYTES: usize = 1 << 18;
 
@@ -38,10 +45,15 @@ pub struct OpenFlowSwitch {
     fabric: Fabric,
     term: u64,
     connection: Option<Connection>,
+    /// A later connection. It takes the place of the first if it comes from the same switch.
+    candidate: Option<Connection>,
+    /// The number of the switch that is controlled.
+    datapath: Option<u64>,
     /// The tables in force.
     installed: Option<TableSet>,
-    /// Where clients are, by Ethernet address.
-    stations: BTreeMap<[u8; 6], u16>,
+    /// Where clients are.
+    stations: MacTable,
+    learned_from_ns: u64,
     /// Stations or ports have changed since the tables were compiled.
     is_outdated: bool,
     tally: Tally,
@@ -50,6 +62,8 @@ pub struct OpenFlowSwitch {
     outcome: Option<Result<(), String>>,
     /// Why the last connection has ended.
     last_error: Option<String>,
+    /// The number of another switch that has connected here, and was refused.
+    refused_datapath: Option<u64>,
 }
 
 struct Connection {
@@ -71,14 +85,24 @@ impl OpenFlowSwitch {
             fabric,
             term: 0,
             connection: None,
+            candidate: None,
+            datapath: None,
             installed: None,
-            stations: BTreeMap::new(),
+            stations: MacTable::default(),
+            learned_from_ns: 0,
             is_outdated: false,
             tally: Tally::default(),
             read_counts_at_ns: 0,
             outcome: None,
             last_error: None,
+            refused_datapath: None,
         }
+    }
+
+    /// The number of another switch that was refused, because this one is connected: both are told to
+    /// connect to the same controller.
+    pub fn refused_datapath(&self) -> Option<u64> {
+        self.refused_datapath
     }
 
     /// Where the switch has to connect.
@@ -94,31 +118,36 @@ impl OpenFlowSwitch {
         self.connection.as_ref().is_some_and(|connection| connection.is_ready)
     }
 
-    fn interest(&mut self) -> PollFd<'_> {
-        match &mut self.connection {
-            Some(Connection { stream, controller, .. }) => {
-                let has_output = !controller.unsent().is_empty();
-                interest(stream, true, has_output)
-            }
-            None => readable(&self.listener),
+    fn interests(&mut self) -> Vec<PollFd<'_>> {
+        let mut interests = vec![readable(&self.listener)];
+        for connection in self.connection.iter_mut().chain(&mut self.candidate) {
+            let has_output = !connection.controller.unsent().is_empty();
+            interests.push(interest(&connection.stream, true, has_output));
         }
+        interests
     }
 
     fn next_deadline(&self) -> Option<u64> {
-        let connection = self.connection.as_ref()?;
-        let counts_ns = connection.is_ready.then_some(self.read_counts_at_ns);
-        connection.controller.next_deadline().into_iter().chain(counts_ns).min()
+        let connections = self.connection.iter().chain(&self.candidate);
+        let sessions_ns = connections.filter_map(|connection| connection.controller.next_deadline());
+        let own_ns = self
+            .connection
+            .as_ref()
+            .filter(|connection| connection.is_ready)
+            .map(|_| if self.is_outdated { self.learned_from_ns } else { self.read_counts_at_ns });
+        sessions_ns.chain(own_ns).min()
     }
 
     /// Processes input, and does what is due.
     pub fn turn(&mut self, now: Now) {
-        if self.connection.is_none()
-            && let Ok(Some(stream)) = accept(&self.listener)
-        {
-            let controller = Controller::new(now, self.term);
-            self.connection =
-                Some(Connection { stream, controller, term: self.term, is_ready: false, changing: None });
+        if let Ok(Some(stream)) = accept(&self.listener) {
+            let connection = Connection::new(now, stream, self.term);
+            match &self.connection {
+                None => self.connection = Some(connection),
+                Some(_) => self.candidate = Some(connection),
+            }
         }
+        self.try_candidate(now);
         let Some(connection) = &mut self.connection else { return };
         let ended = connection.exchange(now).err();
         while let Some(event) =
@@ -128,10 +157,30 @@ impl OpenFlowSwitch {
         }
         self.begin_due_work(now);
         let Some(connection) = &mut self.connection else { return };
-        let sent = connection.send().err();
-        let failed = connection.controller.error().map(ToString::to_string);
-        if let Some(reason) = failed.or_else(|| ended.or(sent).map(|error| error.to_string())) {
+        if let Some(reason) = connection.failure(ended) {
             self.disconnect(reason);
+        }
+    }
+
+    /// Lets a later connection greet. A switch that connects again has lost its connection before,
+    /// even if nothing of that has arrived here.
+    fn try_candidate(&mut self, now: Now) {
+        let Some(candidate) = &mut self.candidate else { return };
+        let ended = candidate.exchange(now).err();
+        let failure = candidate.failure(ended);
+        match candidate.controller.poll_event() {
+            Some(Event::Ready(switch)) => {
+                let candidate = self.candidate.take();
+                if Some(switch.features.datapath) == self.datapath || self.connection.is_none() {
+                    self.disconnect("it has connected again".into());
+                    self.connection = candidate;
+                    self.handle_ready(&switch);
+                } else {
+                    self.refused_datapath = Some(switch.features.datapath);
+                }
+            }
+            _ if failure.is_some() => self.candidate = None,
+            _ => {}
         }
     }
 
@@ -155,17 +204,19 @@ impl OpenFlowSwitch {
             let _ = connection.controller.read_counts();
         }
         if self.is_outdated
+            && now.boot_ns >= self.learned_from_ns
             && connection.controller.is_idle()
             && let Some(tables) = self.installed.clone()
         {
             self.is_outdated = false;
+            self.learned_from_ns = now.after(LEARNING_PAUSE);
             let _ = self.begin(tables);
         }
     }
 
     fn begin(&mut self, tables: TableSet) -> Result<(), InstallError> {
         let Some(connection) = &mut self.connection else { return Err(InstallError::NotReady) };
-        connection.controller.set_tables(&self.fabric, &tables, &self.stations)?;
+        connection.controller.set_tables(&self.fabric, &tables, &self.stations.iter().collect())?;
         connection.changing = Some(tables);
         Ok(())
     }
@@ -197,6 +248,7 @@ impl OpenFlowSwitch {
         if let Some(connection) = &mut self.connection {
             connection.is_ready = true;
         }
+        self.datapath = Some(switch.features.datapath);
         self.fabric.ports = switch.ports.iter().filter_map(number_of).collect();
         self.last_error = None;
         self.is_outdated = true;
@@ -205,7 +257,10 @@ impl OpenFlowSwitch {
     fn handle_port(&mut self, change: PortChange, port: &Port) {
         let Some(number) = number_of(port) else { return };
         let is_changed = match change {
-            PortChange::Deleted => self.fabric.ports.remove(&number),
+            PortChange::Deleted => {
+                self.stations.forget(number);
+                self.fabric.ports.remove(&number)
+            }
             _ => self.fabric.ports.insert(number),
         };
         self.is_outdated |= is_changed;
@@ -222,10 +277,7 @@ impl OpenFlowSwitch {
         if is_server || !is_station {
             return;
         }
-        if self.stations.len() >= MAC_CAPACITY && !self.stations.contains_key(&source) {
-            self.stations.pop_first();
-        }
-        self.is_outdated |= self.stations.insert(source, ingress) != Some(ingress);
+        self.is_outdated |= self.stations.learn(source, ingress);
     }
 
     /// Works until `is_done`, or until a change has taken too long.
@@ -248,7 +300,7 @@ impl OpenFlowSwitch {
             }
             let deadline_ns = self.next_deadline().map_or(until_ns, |deadline_ns| deadline_ns.min(until_ns));
             let platform = |error: io::Error| BackendError::Platform(error.to_string());
-            wait(&mut [self.interest()], Some(deadline_ns)).map_err(platform)?;
+            wait(&mut self.interests(), Some(deadline_ns)).map_err(platform)?;
         }
     }
 
@@ -277,6 +329,18 @@ impl OpenFlowSwitch {
 }
 
 impl Connection {
+    fn new(now: Now, stream: TcpStream, term: u64) -> Self {
+        let controller = Controller::new(now, term);
+        Self { stream, controller, term, is_ready: false, changing: None }
+    }
+
+    /// Sends what waits, and tells why the connection has ended, if it has.
+    fn failure(&mut self, ended: Option<io::Error>) -> Option<String> {
+        let sent = self.send().err();
+        let failed = self.controller.error().map(ToString::to_string);
+        failed.or_else(|| ended.or(sent).map(|error| error.to_string()))
+    }
+
     /// Reads the stream and handles deadlines.
     fn exchange(&mut self, now: Now) -> io::Result<()> {
         let mut bytes = [0; 16 << 10];
@@ -410,7 +474,7 @@ pub fn run_openflow<M: TermStore>(
         {
             let mut descriptors: Vec<PollFd<'_>> =
                 std::iter::once(readable(&waker)).chain(link.interests()).collect();
-            descriptors.push(agent.backend_mut().interest());
+            descriptors.extend(agent.backend_mut().interests());
             wait(&mut descriptors, deadline_ns)?;
         }
         waker.clear();
