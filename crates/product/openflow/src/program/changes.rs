@@ -1,4 +1,4 @@
-//! What has to be sent to a switch so that it runs another program.
+//! The messages that make a switch run another program.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! From the tables of a switch to its flows and groups.
+//! Compiles the tables of a switch to flows and groups.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -23,7 +23,7 @@ const PROTOCOL_UDP: u8 = 17;
 /// The bit of `vlan_vid` that tells that there is a tag.
 const VLAN_PRESENT: u64 = 0x1000;
 
-/// What a switch is apart from its tables.
+/// The properties of a switch that do not change with its tables.
 #[derive(Clone, Debug)]
 pub struct Fabric {
     pub vrings: VringSet,

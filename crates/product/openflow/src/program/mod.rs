@@ -40,7 +40,7 @@ pub use layout::{Generation, TABLE_NAMES};
 
 use crate::wire::{Action, Instruction, Match};
 
-/// What identifies a flow within a switch.
+/// Identifies a flow within a switch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     pub table: u8,
@@ -48,7 +48,7 @@ pub struct FlowKey {
     pub matches: Match,
 }
 
-/// What a flow does, and what its count of packets means.
+/// The effect of a flow, and the meaning of its count of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub instructions: Vec<Instruction>,
