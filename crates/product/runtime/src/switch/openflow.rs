@@ -130,12 +130,15 @@ impl OpenFlowSwitch {
     fn next_deadline(&self) -> Option<u64> {
         let connections = self.connection.iter().chain(&self.candidate);
         let sessions_ns = connections.filter_map(|connection| connection.controller.next_deadline());
-        let own_ns = self
-            .connection
-            .as_ref()
-            .filter(|connection| connection.is_ready)
-            .map(|_| if self.is_outdated { self.learned_from_ns } else { self.read_counts_at_ns });
-        sessions_ns.chain(own_ns).min()
+        // While a change is under way, nothing else begins: the switch's reply ends the wait.
+        let counts_ns = self.is_idle().then_some(self.read_counts_at_ns);
+        let learned_ns = (self.is_idle() && self.has_learned()).then_some(self.learned_from_ns);
+        sessions_ns.chain(counts_ns).chain(learned_ns).min()
+    }
+
+    /// Whether the tables in force have to be compiled again.
+    fn has_learned(&self) -> bool {
+        self.is_outdated && self.installed.is_some()
     }
 
     /// Processes input, and does what is due.

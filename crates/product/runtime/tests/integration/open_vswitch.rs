@@ -2,7 +2,12 @@
 //! and reads from files what has left. Needs no root.
 
 use nicekv_openflow::program::Fabric;
-use nicekv_runtime::{OpenFlowSwitch, listen, now};
+use nicekv_runtime::control_plane::CONTROL_LIMITS;
+use nicekv_runtime::{
+    AgentLink, FramedStream, OpenFlowSwitch, Stop, accept, listen, now, readable, run_openflow, switch_agent,
+    wait,
+};
+use nicekv_switch::control::{ControlReply, ControlRequest, decode, encode};
 use nicekv_switch::{Backend, HostId, Table, TableSet};
 use nicekv_switch_fixtures::{
     Fixture, PORTS, ROUTER_MAC, cases, frames, headers_only, tables, trunks, vrings,
@@ -414,4 +419,58 @@ fn switch_that_restarts_gets_its_tables_again_and_another_one_is_refused() {
         }
         assert!(since.elapsed() < TIMEOUT, "the tables do not come back");
     }
+}
+
+/// Processor time of this process's thread with this name, in clock ticks of 10 ms.
+fn ticks_of_thread(name: &str) -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    let of_thread = |stat: String| {
+        let (before, after) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let is_it = before.split_once('(')?.1 == name;
+        is_it.then(|| fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap())
+    };
+    stats.filter_map(of_thread).next().expect("the thread")
+}
+
+#[test]
+fn agent_installs_tables_and_sleeps_when_nothing_happens() {
+    if !has_open_vswitch("agent_installs_tables_and_sleeps_when_nothing_happens") {
+        return;
+    }
+    let (controller, mut switch) = controlled(&[], true);
+    let metadata = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(address) = metadata.local_addr().unwrap() else { panic!("IPv4") };
+    let (stop, link) = (Stop::new(), AgentLink::new("switch", &[address]));
+    let stopping = stop.clone();
+    let run = move || run_openflow(link, &mut switch_agent(controller, None), &stopping);
+    let thread = std::thread::Builder::new().name("openflow-agent".into()).spawn(run).unwrap();
+    wait(&mut [readable(&metadata)], None).unwrap();
+    let mut stream = FramedStream::new(accept(&metadata).unwrap().unwrap(), CONTROL_LIMITS);
+    let idle = |stream: &mut FramedStream| {
+        // Its greeting and its ports.
+        std::thread::sleep(Duration::from_millis(300));
+        stream.receive(|_| ()).unwrap();
+        let before = ticks_of_thread("openflow-agent");
+        std::thread::sleep(Duration::from_secs(2));
+        let used = ticks_of_thread("openflow-agent") - before;
+        assert!(used < 40, "{used} ticks of 200");
+    };
+    idle(&mut stream);
+    let tables = with_openflow_ports(headers_only::supported(&tables()));
+    let generation = tables.generation;
+    stream.queue(&encode(&ControlRequest::Install { term: 3, tables }).unwrap()).unwrap();
+    stream.flush().unwrap();
+    let mut installed = false;
+    while !installed {
+        wait(&mut [stream.interest()], None).unwrap();
+        let expected = ControlReply::Installed { term: 3, generation };
+        stream.receive(|frame| installed |= decode::<ControlReply>(frame).unwrap() == expected).unwrap();
+    }
+    let probe = cases::all().into_iter().find(|fixture| fixture.name == "unicast default host").unwrap();
+    assert_eq!(switch.process(probe.ingress, &probe.frame), probe.expected.frames);
+    idle(&mut stream);
+    stop.stop();
+    thread.join().unwrap().unwrap();
 }
