@@ -77,3 +77,79 @@ impl Tally {
         &self.counters
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use nicekv_switch_fixtures::{PORTS, ROUTER_MAC, headers_only, tables, vrings};
+
+    use super::*;
+    use crate::program::{Fabric, Generation, compile};
+
+    fn compiled(tables: &TableSet) -> Program {
+        let fabric = Fabric {
+            vrings: vrings(),
+            router_mac: ROUTER_MAC,
+            ports: PORTS.collect(),
+            trunks: [].into(),
+            requests_per_second: None,
+            learns: false,
+        };
+        compile(&fabric, tables, &BTreeMap::new(), Generation::Bundled, &Program::default()).unwrap()
+    }
+
+    /// A reading in which flows with this meaning have this count.
+    fn reading(program: &Program, counted: &[(Meaning, u64)]) -> BTreeMap<FlowKey, u64> {
+        let count =
+            |meaning| counted.iter().find(|(known, _)| *known == meaning).map_or(0, |(_, count)| *count);
+        program.flows.iter().map(|(key, flow)| (key.clone(), count(flow.meaning))).collect()
+    }
+
+    fn entry(table: Table, position: u32, is_from_node: bool) -> Meaning {
+        Meaning::Entry { table, position, is_from_node }
+    }
+
+    #[test]
+    fn differences_are_added_over_restarts_and_changes() {
+        let mut tables = headers_only::supported(&tables());
+        let program = compiled(&tables);
+        let get = entry(Table::Unicast, 0, false);
+        let mut tally = Tally::default();
+        for count in [3, 5] {
+            tally.add(&program, &tables, reading(&program, &[(get, count)]));
+        }
+        assert_eq!(tally.hits(&tables, Table::Unicast)[..2], [5, 0]);
+        // The switch has restarted.
+        tally.add(&program, &tables, reading(&program, &[(get, 2)]));
+        assert_eq!(tally.hits(&tables, Table::Unicast)[..2], [7, 0]);
+        // The entry is at another position now, and another one is gone.
+        tables.unicast.reverse();
+        let last = tables.unicast.len() - 1;
+        tables.unicast.remove(0);
+        let program = compiled(&tables);
+        let moved = entry(Table::Unicast, last as u32 - 1, false);
+        tally.add(&program, &tables, reading(&program, &[(moved, 4)]));
+        assert_eq!(tally.hits(&tables, Table::Unicast)[last - 1], 9);
+        assert_eq!(tally.counters().get(Counter::Hits(Table::Unicast)), 9);
+    }
+
+    #[test]
+    fn messages_of_nodes_are_hits_but_no_requests() {
+        let tables = headers_only::supported(&tables());
+        let program = compiled(&tables);
+        let (put, message) = (entry(Table::Multicast, 1, false), entry(Table::Multicast, 1, true));
+        let dropped = Meaning::Counter(Counter::SourceRefused);
+        let mut tally = Tally::default();
+        let counted = reading(&program, &[(put, 2), (message, 40), (dropped, 1)]);
+        tally.add(&program, &tables, counted.clone());
+        assert_eq!(tally.hits(&tables, Table::Multicast)[1], 42);
+        let requests = tally.requests(&tables, Table::Multicast)[1];
+        assert_eq!(requests, EntryRequests { reads: 0, updates: 2 });
+        assert_eq!(tally.counters().get(Counter::Hits(Table::Multicast)), 42);
+        let refusing = program.flows.values().filter(|flow| flow.meaning == dropped).count() as u64;
+        assert_eq!(tally.counters().get(Counter::SourceRefused), refusing);
+        tally.add(&program, &tables, counted);
+        assert_eq!(tally.counters().get(Counter::SourceRefused), refusing, "nothing new");
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nicekv_switch::{HostId, MemberSet, MulticastEntry, Table, TableSet};
 use nicekv_switch_fixtures::{
-    Fixture, PORTS, ROUTER_MAC, cases, frames, headers_only, tables, trunks, vrings,
+    Fixture, PORTS, ROUTER_MAC, cases, frames, headers_only, host, tables, trunks, vrings,
 };
 use proptest::prelude::*;
 
@@ -165,6 +165,27 @@ fn unknown_stations_go_to_the_controller_once_learned_no_more() {
     assert_eq!(after(&[]), 1);
     assert_eq!(after(&[(station, 4)]), 0);
     assert_eq!(after(&[(station, 0)]), 1, "it is at another port now");
+}
+
+#[test]
+fn other_addresses_at_a_servers_port_reach_no_vring() {
+    let tables = headers_only::supported(&tables());
+    let program = compiled(&fabric(&[]), &tables, Generation::Bundled, &Program::default());
+    let mut switch = installed(&program, Generation::Bundled);
+    let stranger =
+        frames::Udp { source_mac: [2, 0, 0, 0, 7, 7], source: [10, 0, 7, 7], ..frames::Udp::default() };
+    let server = host(1);
+    for destination in [[10, 10, 0, 7], [10, 11, 0, 7]] {
+        let sent = frames::Udp { destination, ..stranger.clone() }.build();
+        assert_eq!(switch.process(server.port, &sent), [], "to {destination:?}");
+        assert!(!switch.process(0, &sent).is_empty(), "from a client's port");
+    }
+    let to_server = |destination_port| {
+        let (destination, destination_mac) = (host(2).ip, host(2).mac);
+        frames::Udp { destination, destination_mac, destination_port, ..stranger.clone() }.build()
+    };
+    assert_eq!(switch.process(server.port, &to_server(frames::STORE_PORT)), []);
+    assert_eq!(switch.process(server.port, &to_server(9)).len(), 1, "other traffic passes");
 }
 
 /// Tables in which entries have other hosts, other members, or are gone.
