@@ -17,8 +17,8 @@
 //! Invariants:
 //! - What the switch runs is read after each connection. A change sends only what differs, whoever
 //!   wrote it, so a controller that died in the middle of a change leaves nothing behind.
-//! - `Installed` comes after a BARRIER that follows the flip: every later packet is forwarded by the new
-//!   program.
+//! - `Installed` comes after a BARRIER that follows the flip. A switch that caches decisions may follow
+//!   the old program a little longer.
 //! - A refused change leaves the old program in force as a whole.
 
 #[cfg(test)]
@@ -37,8 +37,7 @@ use crate::program::{Changes, Fabric, Flow, FlowKey, Generation, Meaning, Progra
 use crate::session::{self, SendError, Session, SessionError, Switch, describe};
 use crate::wire::{
     BUNDLE_ATOMIC, BUNDLE_ORDERED, BundleAdd, BundleStep, FlowStatus, GroupKind, GroupStatus, Match, Message,
-    MeterCommand, MeterMod, MultipartRequest, PacketIn, PacketOut, Part, Port, PortChange, SwitchError,
-    TABLE_ALL,
+    MeterCommand, MeterMod, MultipartRequest, PacketIn, Part, Port, PortChange, SwitchError, TABLE_ALL,
 };
 
 /// Type and code of the error for a meter that is there already.
@@ -130,7 +129,7 @@ pub struct Controller {
     session: Session,
     phase: Phase,
     has_bundles: bool,
-    /// What the switch runs, as far as it is known.
+    /// The switch's program, as last read or installed.
     program: Program,
     /// The switch has flows or groups that cannot be compared with ours.
     is_foreign: bool,
@@ -237,11 +236,6 @@ impl Controller {
     pub fn read_counts(&mut self) -> Result<(), SendError> {
         self.counts = Some(self.session.request(all_flows())?);
         Ok(())
-    }
-
-    /// Sends a packet out of a port.
-    pub fn send_packet(&mut self, packet: PacketOut) -> Result<(), SendError> {
-        self.session.send(&Message::PacketOut(packet)).map(|_| ())
     }
 
     fn handle(&mut self, event: session::Event) {

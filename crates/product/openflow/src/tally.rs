@@ -53,14 +53,14 @@ impl Tally {
         self.entries.retain(|entry, _| kept.contains(entry));
     }
 
-    fn of_entries(&self, tables: &TableSet, table: Table) -> impl Iterator<Item = EntryCount> {
+    fn of_entries(&self, tables: &TableSet, table: Table) -> Vec<EntryCount> {
         let count = |(matches, _)| self.entries.get(&(table, matches)).copied().unwrap_or_default();
-        tables.rules(table).into_iter().map(count).collect::<Vec<_>>().into_iter()
+        tables.rules(table).into_iter().map(count).collect()
     }
 
     /// Hits of each entry, in the order of the tables.
     pub fn hits(&self, tables: &TableSet, table: Table) -> Vec<u64> {
-        self.of_entries(tables, table).map(|count| count.from_clients + count.from_nodes).collect()
+        self.of_entries(tables, table).iter().map(|count| count.from_clients + count.from_nodes).collect()
     }
 
     /// Requests of clients among the hits. In a multicast ring all of them count as updates: a
@@ -70,7 +70,7 @@ impl Tally {
             true => EntryRequests { reads: 0, updates: count.from_clients },
             false => EntryRequests { reads: count.from_clients, updates: 0 },
         };
-        self.of_entries(tables, table).map(requests).collect()
+        self.of_entries(tables, table).into_iter().map(requests).collect()
     }
 
     pub fn counters(&self) -> &Counters {

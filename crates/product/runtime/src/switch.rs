@@ -136,6 +136,14 @@ impl AgentLink {
         self.inquiries.inquirer()
     }
 
+    /// Begins to answer queries. The waker wakes the switch's thread for them, and at `stop`.
+    fn begin(&mut self, stop: &Stop) -> io::Result<Waker> {
+        let waker = Waker::new()?;
+        stop.register(&waker);
+        self.inquiries.begin(&waker);
+        Ok(waker)
+    }
+
     /// Descriptors to poll.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.streams.iter().filter_map(|link| link.stream.as_ref()).map(FramedStream::interest)
@@ -269,9 +277,7 @@ pub fn run_agent<B: Backend, M: TermStore>(
     agent: &mut SwitchAgent<B, M>,
     stop: &Stop,
 ) -> io::Result<()> {
-    let waker = Waker::new()?;
-    stop.register(&waker);
-    link.inquiries.begin(&waker);
+    let waker = link.begin(stop)?;
     while !stop.is_stopped() {
         let mut descriptors: Vec<PollFd<'_>> =
             std::iter::once(readable(&waker)).chain(link.interests()).collect();
@@ -322,9 +328,7 @@ impl UserSpaceSwitch {
 
     /// Forwards datagrams until `stop`.
     pub fn run(mut self, stop: &Stop) -> Result<(), SwitchError> {
-        let waker = Waker::new()?;
-        stop.register(&waker);
-        self.link.inquiries.begin(&waker);
+        let waker = self.link.begin(stop)?;
         while !stop.is_stopped() {
             let link_ready = self.sleep(&waker)?;
             waker.clear();

@@ -85,7 +85,7 @@ pub use limits::{
     CHAIN_NODES_MAX, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, PORTS_MAX, VRINGS_MAX,
 };
 pub use mac_table::{MAC_CAPACITY, MacTable};
-pub use parser::VLAN_TAGS_MAX;
+pub use parser::{VLAN_TAGS_MAX, is_station};
 pub use pipeline::{Output, Pipeline, Verdict};
 pub use prefix::Prefix;
 pub use registers::{REGISTER_CELLS, Register};

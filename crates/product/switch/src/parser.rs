@@ -83,7 +83,7 @@ pub(crate) fn ethernet_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
 }
 
 /// Whether a MAC address can be a source: unicast and not zero.
-pub(crate) fn is_station(mac: [u8; 6]) -> bool {
+pub fn is_station(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }
 

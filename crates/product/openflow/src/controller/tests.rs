@@ -13,7 +13,7 @@ use crate::model::ModelSwitch;
 use crate::program::FlowKey;
 use crate::wire::{
     self, Action, BundleControl, Description, Features, Field, GroupCommand, GroupMod, HEADER_BYTES, Hello,
-    Instruction, MultipartReply, RoleStatus,
+    Instruction, MultipartReply,
 };
 
 const NOW: Now = Now { boot_ns: 0, unix_ms: 0 };
@@ -67,7 +67,7 @@ impl Peer {
             }
             Message::RoleRequest(status) => {
                 self.term = status.generation;
-                vec![Message::RoleReply(RoleStatus { ..status })]
+                vec![Message::RoleReply(status)]
             }
             Message::FeaturesRequest => {
                 let features =

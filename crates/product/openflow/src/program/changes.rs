@@ -1,5 +1,6 @@
 //! The messages that make a switch run another program.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::layout::GENERATION;
@@ -52,10 +53,10 @@ impl Changes {
                 changes.prepare.push(meter_mod(command, *meter, *rate));
             }
         }
-        let groups_added = new.groups.iter().filter(|(_, number)| !holds(old, **number));
+        let [old_groups, new_groups] = [old, new].map(numbers_of_groups);
+        let groups_added = new.groups.iter().filter(|(_, number)| !old_groups.contains(number));
         let groups_added = groups_added.map(|(buckets, number)| add_group(*number, buckets));
-        let groups_removed = old.groups.values().filter(|number| !holds(new, **number));
-        let groups_removed = groups_removed.map(|number| delete_group(*number));
+        let groups_removed = old_groups.difference(&new_groups).map(|number| delete_group(*number));
         let flows_set = new.flows.iter().filter_map(|(key, flow)| set_flow(old, key, flow));
         let flows_removed = old.flows.keys().filter(|key| !new.flows.contains_key(*key)).map(delete_flow);
         match generation {
@@ -72,7 +73,7 @@ impl Changes {
                     }
                     _ => None,
                 });
-                let groups = new.groups.values().filter(|number| !holds(old, **number));
+                let groups = new_groups.difference(&old_groups);
                 changes.undo = flows.chain(groups.map(|number| delete_group(*number))).collect();
                 changes.prepare.extend(groups_added.chain(prepare));
                 changes.flip = flip;
@@ -85,8 +86,8 @@ impl Changes {
     }
 }
 
-fn holds(program: &Program, number: u32) -> bool {
-    program.groups.values().any(|other| *other == number)
+fn numbers_of_groups(program: &Program) -> BTreeSet<u32> {
+    program.groups.values().copied().collect()
 }
 
 fn meter_mod(command: MeterCommand, meter: u32, rate: u32) -> Message {

@@ -4,9 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nicekv_switch::{
-    Counter, Host, HostRole, MemberSet, MulticastEntry, Prefix, Ring, Table, TableSet, VringSet,
-};
+use nicekv_switch::{Counter, Host, HostIndex, HostRole, MulticastEntry, Prefix, Table, TableSet, VringSet};
 
 use super::layout::{
     DESTINATION, DIVISION, GENERATION, Generation, HOST, METER, Metadata, PREFIX_PRIORITY, SOURCE_IP,
@@ -55,6 +53,8 @@ pub fn compile(
         program: Program::default(),
         previous,
         taken: previous.groups.values().copied().collect(),
+        last_group: 0,
+        hosts: HostIndex::new(&tables.hosts, &tables.trunks),
     };
     compiler.add_generation();
     compiler.add_source_mac(stations);
@@ -78,8 +78,11 @@ struct Compiler<'a> {
     generation: Generation,
     program: Program,
     previous: &'a Program,
-    /// Numbers of groups in use, before and after.
+    /// Numbers of the previous groups.
     taken: BTreeSet<u32>,
+    /// The last number that was given to a new group.
+    last_group: u32,
+    hosts: HostIndex,
 }
 
 /// The next step for a packet that a flow matches.
@@ -120,15 +123,21 @@ impl InPrefix for Match {
 
 impl Compiler<'_> {
     fn add(&mut self, table: u8, priority: u16, matches: Match, instructions: Vec<Instruction>) {
-        self.add_tagged(table, priority, (matches, Metadata::default()), instructions, Meaning::Uncounted);
+        self.add_flow(table, priority, (matches, Metadata::default()), instructions, Meaning::Uncounted);
     }
 
     fn drop(&mut self, table: u8, priority: u16, matches: Match, counter: Counter) {
         let matches = (matches, Metadata::default());
-        self.add_tagged(table, priority, matches, Vec::new(), Meaning::Counter(counter));
+        self.add_flow(table, priority, matches, Vec::new(), Meaning::Counter(counter));
     }
 
-    fn add_tagged(
+    /// Drops what comes from a server's port with other addresses, if it has this destination.
+    fn drop_strangers(&mut self, matches: Match) {
+        let refused = Meaning::Counter(Counter::SourceRefused);
+        self.add_flow(DESTINATION, 60, (matches, Metadata::STRANGER), Vec::new(), refused);
+    }
+
+    fn add_flow(
         &mut self,
         table: u8,
         priority: u16,
@@ -150,10 +159,10 @@ impl Compiler<'_> {
             return *number;
         }
         let number = self.previous.groups.get(&buckets).copied().unwrap_or_else(|| {
-            let free = (1..).find(|number| !self.taken.contains(number));
-            free.expect("there are more numbers than groups")
+            let free = (self.last_group + 1..).find(|number| !self.taken.contains(number));
+            self.last_group = free.expect("there are more numbers than groups");
+            self.last_group
         });
-        self.taken.insert(number);
         self.program.groups.insert(buckets, number);
         number
     }
@@ -220,11 +229,9 @@ impl Compiler<'_> {
 
     /// Tells what is for a vring from other traffic.
     fn add_destination(&mut self) {
-        let refused = Meaning::Counter(Counter::SourceRefused);
         for ring in rings(&self.fabric.vrings) {
             let to = |matches: Match| matches.within(Field::Ipv4Dst, ring);
-            let stranger = (to(ipv4()), Metadata::STRANGER);
-            self.add_tagged(DESTINATION, 60, stranger, Vec::new(), refused);
+            self.drop_strangers(to(ipv4()));
             let tagged = to(ipv4()).masked(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT);
             self.drop(DESTINATION, 55, tagged, Counter::VringRefused);
             // Switches show fragments with ports of zero.
@@ -236,7 +243,7 @@ impl Compiler<'_> {
         }
         for host in &self.tables.hosts {
             let to = udp().with(Field::Ipv4Dst, ip(host.ip)).with(Field::UdpDst, host.udp_port);
-            self.add_tagged(DESTINATION, 60, (to, Metadata::STRANGER), Vec::new(), refused);
+            self.drop_strangers(to);
         }
         // Switches show the fields of a header that is not sound as zeros.
         for unsound in [ipv4().with(Field::Ipv4Dst, 0u32), arp().with(Field::ArpOp, 0u16)] {
@@ -275,7 +282,7 @@ impl Compiler<'_> {
             let meaning = Meaning::Entry { table: Table::Unicast, position, is_from_node: false };
             let matches = (udp().within(Field::Ipv4Dst, entry.destination), Metadata::default());
             let priority = PREFIX_PRIORITY + u16::from(entry.destination.length);
-            self.add_tagged(VRING, priority, matches, vec![write, goto(DIVISION)], meaning);
+            self.add_flow(VRING, priority, matches, vec![write, goto(DIVISION)], meaning);
         }
         Ok(())
     }
@@ -294,7 +301,7 @@ impl Compiler<'_> {
                 let matches = udp().within(Field::Ipv4Dst, entry.destination);
                 let priority = PREFIX_PRIORITY + u16::from(entry.destination.length);
                 let copy = vec![Instruction::Apply(vec![Action::Group(group)])];
-                self.add_tagged(VRING, priority, (matches, Metadata::node(is_from_node)), copy, meaning);
+                self.add_flow(VRING, priority, (matches, Metadata::node(is_from_node)), copy, meaning);
             }
         }
         Ok(())
@@ -303,10 +310,9 @@ impl Compiler<'_> {
     /// A bucket for each port that leads to members. A switch does not send a copy back by the port
     /// by which the datagram came.
     fn buckets(&self, entry: &MulticastEntry) -> Buckets {
-        let vrings = &self.fabric.vrings;
-        let is_of_targets = vrings.ring_of(entry.destination.address) == Some(Ring::Group);
-        let target_port = is_of_targets.then(|| vrings.target_port(entry.destination.address)).flatten();
-        let members = members(self.tables, &entry.members);
+        let target_port = self.fabric.vrings.target_port(entry.destination.address);
+        let members: Vec<&Host> =
+            entry.members.as_slice().iter().filter_map(|id| self.hosts.get(*id)).collect();
         let trunks: BTreeSet<u16> =
             members.iter().filter(|host| host.is_remote).map(|host| host.port).collect();
         let attached = members.iter().filter(|host| !host.is_remote);
@@ -333,7 +339,7 @@ impl Compiler<'_> {
             let matches = (matches, Metadata::partition(entry.partition));
             let priority = PREFIX_PRIORITY + u16::from(entry.source.length);
             let instructions = vec![Metadata::host(entry.host.0).write(), goto(HOST)];
-            self.add_tagged(DIVISION, priority, matches, instructions, meaning);
+            self.add_flow(DIVISION, priority, matches, instructions, meaning);
         }
         self.add(DIVISION, 0, Match::default(), vec![goto(HOST)]);
     }
@@ -348,12 +354,12 @@ impl Compiler<'_> {
                 true => vec![Action::output(port)],
                 false => self.rewritten(host, None, port),
             };
-            self.add_tagged(HOST, 10, (udp(), chosen), vec![Instruction::Apply(actions)], uncounted);
+            self.add_flow(HOST, 10, (udp(), chosen), vec![Instruction::Apply(actions)], uncounted);
             // A plain output never leaves by the port by which the packet came.
             if !host.is_remote {
                 let back = self.rewritten(host, None, port::IN_PORT);
                 let matches = udp().with(Field::InPort, host.port);
-                self.add_tagged(HOST, 20, (matches, chosen), vec![Instruction::Apply(back)], uncounted);
+                self.add_flow(HOST, 20, (matches, chosen), vec![Instruction::Apply(back)], uncounted);
             }
         }
     }
@@ -370,13 +376,13 @@ impl Compiler<'_> {
             let matches = (Match::default().with(Field::EthDst, mac(station)), Metadata::default());
             let output = vec![Instruction::Apply(vec![Action::output(port.into())])];
             let meaning = Meaning::Counter(Counter::LearnedForwarded);
-            self.add_tagged(STATION, 20, matches, output, meaning);
+            self.add_flow(STATION, 20, matches, output, meaning);
         }
         let all = fabric.ports.iter().filter(|port| is_open(port));
         let flood = self.group(all.map(|port| vec![Action::output((*port).into())]).collect());
         let flood = vec![Instruction::Apply(vec![Action::Group(flood)])];
         let meaning = Meaning::Counter(Counter::Flooded);
-        self.add_tagged(STATION, 0, (Match::default(), Metadata::default()), flood, meaning);
+        self.add_flow(STATION, 0, (Match::default(), Metadata::default()), flood, meaning);
     }
 }
 
@@ -386,8 +392,4 @@ const LEARNED_BYTES: u16 = 128;
 fn rings(vrings: &VringSet) -> Vec<Prefix> {
     let pairs = vrings.iter().flat_map(|pair| [pair.unicast, pair.multicast]);
     pairs.chain(vrings.group_prefix()).collect()
-}
-
-fn members(tables: &TableSet, members: &MemberSet) -> Vec<Host> {
-    members.as_slice().iter().filter_map(|id| tables.host(*id).copied()).collect()
 }

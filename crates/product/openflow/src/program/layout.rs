@@ -5,10 +5,6 @@ use alloc::collections::BTreeSet;
 use super::{FlowKey, Program};
 use crate::wire::{Field, Instruction, Match};
 
-/// The names of the tables, by their numbers.
-pub const TABLE_NAMES: [&str; 9] =
-    ["generation", "source_mac", "source_ip", "destination", "meter", "vring", "division", "host", "station"];
-
 pub(super) const GENERATION: u8 = 0;
 pub(super) const SOURCE_MAC: u8 = 1;
 pub(super) const SOURCE_IP: u8 = 2;

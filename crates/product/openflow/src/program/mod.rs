@@ -36,7 +36,7 @@ use thiserror::Error;
 
 pub use changes::Changes;
 pub use compile::{Fabric, compile};
-pub use layout::{Generation, TABLE_NAMES};
+pub use layout::Generation;
 
 use crate::wire::{Action, Instruction, Match};
 

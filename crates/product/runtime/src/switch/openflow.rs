@@ -14,7 +14,7 @@
 //! switch has and sends what differs.
 
 use super::AgentLink;
-use crate::{PollFd, Stop, Waker, accept, interest, now, readable, wait};
+use crate::{PollFd, Stop, accept, interest, now, readable, wait};
 use nicekv_openflow::controller::{Controller, Event, InstallError};
 use nicekv_openflow::program::Fabric;
 use nicekv_openflow::session::Switch;
@@ -24,7 +24,7 @@ use nicekv_proto::{Duration, Now};
 use nicekv_switch::control::{SwitchAgent, TermStore};
 use nicekv_switch::{
     Backend, BackendError, Counters, EntryRequests, HotConfig, HotEntry, HotReading, MacTable, Register,
-    Table, TableSet, TableStatus, TableUpdate,
+    Table, TableSet, TableStatus, TableUpdate, is_station,
 };
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
@@ -274,13 +274,10 @@ impl OpenFlowSwitch {
         let ingress = packet.matches.get(Field::InPort).and_then(|port| u16::try_from(port.value).ok());
         let source = packet.data.get(6..12).and_then(|mac| <[u8; 6]>::try_from(mac).ok());
         let (Some(ingress), Some(source)) = (ingress, source) else { return };
-        let hosts = self.installed.iter().flat_map(|tables| &tables.hosts);
-        let is_server = hosts.clone().any(|host| host.mac == source);
-        let is_station = source[0] & 1 == 0 && source != [0; 6] && source != self.fabric.router_mac;
-        if is_server || !is_station {
-            return;
+        let is_server = self.installed.iter().flat_map(|tables| &tables.hosts).any(|host| host.mac == source);
+        if is_station(source) && source != self.fabric.router_mac && !is_server {
+            self.is_outdated |= self.stations.learn(source, ingress);
         }
-        self.is_outdated |= self.stations.learn(source, ingress);
     }
 
     /// Works until `is_done`, or until a change has taken too long.
@@ -315,19 +312,6 @@ impl OpenFlowSwitch {
 
     fn refuse<T>(what: &str) -> Result<T, BackendError> {
         Err(BackendError::Platform(format!("an OpenFlow switch {what}")))
-    }
-
-    fn tables(&self) -> &TableSet {
-        static NONE: TableSet = TableSet {
-            generation: 0,
-            hosts: Vec::new(),
-            trunks: Vec::new(),
-            unicast: Vec::new(),
-            division: Vec::new(),
-            multicast: Vec::new(),
-            record: Vec::new(),
-        };
-        self.installed.as_ref().unwrap_or(&NONE)
     }
 }
 
@@ -419,11 +403,11 @@ impl Backend for OpenFlowSwitch {
     }
 
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError> {
-        Ok(self.tally.hits(self.tables(), table))
+        Ok(self.installed.as_ref().map(|tables| self.tally.hits(tables, table)).unwrap_or_default())
     }
 
     fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
-        Ok(self.tally.requests(self.tables(), table))
+        Ok(self.installed.as_ref().map(|tables| self.tally.requests(tables, table)).unwrap_or_default())
     }
 
     fn ports(&self) -> Option<Vec<u16>> {
@@ -468,9 +452,7 @@ pub fn run_openflow<M: TermStore>(
     agent: &mut SwitchAgent<OpenFlowSwitch, M>,
     stop: &Stop,
 ) -> io::Result<()> {
-    let waker = Waker::new()?;
-    stop.register(&waker);
-    link.inquiries.begin(&waker);
+    let waker = link.begin(stop)?;
     while !stop.is_stopped() {
         let deadlines = link.next_deadline().into_iter().chain(agent.backend().next_deadline());
         let deadline_ns = deadlines.min();

@@ -205,18 +205,21 @@ impl Drop for OpenVSwitch {
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-fn controlled(trunks: &[u16], learns: bool) -> (OpenFlowSwitch, OpenVSwitch) {
-    let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv4") };
-    let fabric = Fabric {
+fn fabric(trunks: &[u16], learns: bool) -> Fabric {
+    Fabric {
         vrings: vrings(),
         router_mac: ROUTER_MAC,
         ports: [].into(),
         trunks: trunks.iter().map(|port| openflow_port(*port)).collect(),
         requests_per_second: Some(1_000_000),
         learns,
-    };
-    let mut controller = OpenFlowSwitch::new(listener, fabric);
+    }
+}
+
+fn controlled(trunks: &[u16], learns: bool) -> (OpenFlowSwitch, OpenVSwitch) {
+    let listener = listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv4") };
+    let mut controller = OpenFlowSwitch::new(listener, fabric(trunks, learns));
     controller.obey(1);
     let switch = OpenVSwitch::start(address);
     work(&mut controller, |controller| {
@@ -327,15 +330,7 @@ fn tables_stay_without_a_controller_and_a_deposed_one_is_refused() {
     // An older leader's controller comes at the same address.
     let next = |term: u64| {
         let listener = listen(address).unwrap();
-        let fabric = Fabric {
-            vrings: vrings(),
-            router_mac: ROUTER_MAC,
-            ports: [].into(),
-            trunks: [].into(),
-            requests_per_second: None,
-            learns: false,
-        };
-        let mut controller = OpenFlowSwitch::new(listener, fabric);
+        let mut controller = OpenFlowSwitch::new(listener, fabric(&[], false));
         controller.obey(term);
         controller
     };
