@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const KEYS: usize = 200;
+/// An ordinary run damages every file in one way, `.ci/long` in all these ways.
+const DAMAGES: usize = 4;
 /// Maximum length of the garbage, because a preallocated file may be long.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -84,13 +86,16 @@ fn damaged_files_are_harmless_or_named_with_advice() {
     let all: Vec<_> = all.filter(|file| !file.starts_with("node-2") && !file.starts_with("node-3")).collect();
     assert!(all.len() >= 12, "{all:?}");
     let (mut named, mut harmless, mut unclear) = (0, Vec::new(), Vec::new());
-    for file in &all {
+    for (number, file) in all.iter().enumerate() {
         let bytes = fs::read(whole.join(file)).unwrap();
         let garbage = vec![0xa5; bytes.len().min(GARBAGE_BYTES_MAX)];
         let half = &bytes[..bytes.len() / 2];
-        for (damage, content) in
-            [("no", None), ("empty", Some(&[][..])), ("half", Some(half)), ("garbage", Some(&garbage))]
-        {
+        let damages: [_; DAMAGES] =
+            [("no", None), ("empty", Some(&[][..])), ("half", Some(half)), ("garbage", Some(&garbage))];
+        for (way, (damage, content)) in damages.into_iter().enumerate() {
+            if !nicekv_testkit::runs_long() && way != number % DAMAGES {
+                continue;
+            }
             // A lock file is empty, so it cannot be truncated.
             if bytes.is_empty() && content.is_some() {
                 continue;
@@ -128,7 +133,8 @@ fn damaged_files_are_harmless_or_named_with_advice() {
         }
     }
     assert!(unclear.is_empty(), "{unclear:#?}");
-    assert!(named >= 10, "{named} of {all:?}");
+    let named_min = if nicekv_testkit::runs_long() { 10 } else { 3 };
+    assert!(named >= named_min, "{named} of {all:?}");
     // The loss of these files must be noticed: no other node has their content.
     let must_be = ["no node-1/log/", "no node-1/engine/current", "no node-1/engine/tables/"];
     let is_missed = |context: &&String| must_be.iter().any(|begin| context.starts_with(begin));

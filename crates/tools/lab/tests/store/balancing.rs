@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::LabUnderTest;
 use crate::load::Redis;
-use crate::{TIMEOUT, as_root, partition_of, status};
+use crate::{TIMEOUT, as_root_in_long_runs, partition_of, status};
 
 const CLIENTS: usize = 3;
 const REPLICAS: usize = 3;
@@ -52,7 +52,7 @@ fn are_equal(shares: &[u64]) -> bool {
 
 #[test]
 fn the_replicas_of_a_hot_object_serve_equal_shares() {
-    as_root("the_replicas_of_a_hot_object_serve_equal_shares", || {
+    as_root_in_long_runs("the_replicas_of_a_hot_object_serve_equal_shares", || {
         let arguments = ["--nodes", "4", "--clients", "3", "--engine", "memory"];
         let lab = LabUnderTest::up("balancing", &arguments);
         let key = hot_key(&lab);

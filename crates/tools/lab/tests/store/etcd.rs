@@ -80,7 +80,7 @@ fn puts_go_on_when_leaders_are_killed_and_paused() {
 
 #[test]
 fn a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it() {
-    with_etcd("a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it", || {
+    with_etcd_in_long_runs("a_leader_goes_on_without_a_member_of_etcd_and_after_an_outage_of_it", || {
         let lab = up("member");
         Load::during(&lab, |load| {
             for member in ["etcd-0", "etcd-1", "etcd-2"] {
@@ -184,7 +184,7 @@ fn puts_continue_and_errors_name_an_etcd_that_is_silent_for_a_minute() {
 
 #[test]
 fn keyspaces_are_created_and_dropped_across_changes_of_the_leader() {
-    with_etcd("keyspaces_are_created_and_dropped_across_changes_of_the_leader", || {
+    with_etcd_in_long_runs("keyspaces_are_created_and_dropped_across_changes_of_the_leader", || {
         let lab = up("spaces");
         let run = |words: &[&str]| {
             let (program, endpoints) = (program(), "10.20.0.2:7400,10.20.0.3:7400,10.20.0.4:7400");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::LabUnderTest;
 use crate::load::{Redis, StopOnDrop};
-use crate::{POLL_PAUSE, TIMEOUT, Victim, as_root, partition_of, status, wait_for};
+use crate::{POLL_PAUSE, TIMEOUT, Victim, as_root, as_root_in_long_runs, partition_of, status, wait_for};
 
 const CHANNEL: &str = "news";
 const ELSEWHERE: &str = "weather";
@@ -168,7 +168,9 @@ fn go_on_when_their_primary_is_killed(hook: &str) {
 
 #[test]
 fn messages_go_on_when_their_primary_is_killed() {
-    as_root("messages_go_on_when_their_primary_is_killed", || go_on_when_their_primary_is_killed("tc"));
+    as_root_in_long_runs("messages_go_on_when_their_primary_is_killed", || {
+        go_on_when_their_primary_is_killed("tc")
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::fixture::LabUnderTest;
 use crate::load::Redis;
-use crate::{as_root, succeeds, wait_for};
+use crate::{as_root_in_long_runs, succeeds, wait_for};
 
 const KEYS: usize = 60;
 /// Enough for a dozen periods of two seconds, and the moves between them.
@@ -49,7 +49,7 @@ fn told(lab: &LabUnderTest) -> Value {
 
 #[test]
 fn hot_ordered_keys_are_spread_and_no_operation_fails() {
-    as_root("hot_ordered_keys_are_spread_and_no_operation_fails", || {
+    as_root_in_long_runs("hot_ordered_keys_are_spread_and_no_operation_fails", || {
         let keyspace = "orders=partitioning=range,partitions=2,replicas=2,balancing=migrate";
         let nodes = ["--nodes", "6", "--clients", "2", "--engine", "memory"];
         let lab = LabUnderTest::up("migration", &[&nodes[..], &["--keyspace", keyspace]].concat());

@@ -99,7 +99,7 @@ fn a_node_on_a_port_that_the_switch_does_not_have_is_refused() {
 
 #[test]
 fn three_nodes_become_nine_and_three_again() {
-    as_root("three_nodes_become_nine_and_three_again", || grow_and_shrink("grow", &[]));
+    as_root_in_long_runs("three_nodes_become_nine_and_three_again", || grow_and_shrink("grow", &[]));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::fixture::LabUnderTest;
-use crate::{as_root, succeeds, succeeds_on};
+use crate::{as_root, as_root_in_long_runs, succeeds, succeeds_on};
 
 const BYTES: usize = 8 << 20;
 
@@ -73,7 +73,7 @@ fn objects_cross_the_switch_once_and_outlive_a_target_and_lost_datagrams() {
 
 #[test]
 fn garbage_is_collected_on_a_network_and_a_node_s_host_reaches_its_own_node() {
-    as_root("garbage_is_collected_on_a_network_and_a_node_s_host_reaches_its_own_node", || {
+    as_root_in_long_runs("garbage_is_collected_on_a_network_and_a_node_s_host_reaches_its_own_node", || {
         let (lab, scratch) = (LabUnderTest::up("garbage", &[]), tempfile::tempdir().unwrap());
         let here = scratch.path();
         succeeds(&lab, &["keyspace", "create", "objects", "--chunks", "multicast"]);

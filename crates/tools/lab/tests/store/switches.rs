@@ -6,7 +6,7 @@ use crate::faults::{is_out, is_ready};
 use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
 use crate::tap::Tap;
-use crate::{as_root, partition_of, program, status, wait_for};
+use crate::{as_root, as_root_in_long_runs, partition_of, program, status, wait_for};
 
 const NODES: usize = 4;
 const PUTS: usize = 40;
@@ -121,7 +121,7 @@ fn a_root_with_leaves_serves_clients_of_both() {
 
 #[test]
 fn a_node_is_added_at_the_second_switch_and_stays_there_when_the_metadata_service_is_restarted() {
-    as_root(
+    as_root_in_long_runs(
         "a_node_is_added_at_the_second_switch_and_stays_there_when_the_metadata_service_is_restarted",
         || {
             let lab = LabUnderTest::up("home", &["--switches", "2", "--nodes", "3", "--spares", "1"]);

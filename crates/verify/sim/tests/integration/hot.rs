@@ -2,17 +2,18 @@
 
 use nicekv_sim::{features, judge};
 
-const SEEDS: u64 = 40;
+/// Random runs of each world in `.ci/long`.
+const SEEDS: u64 = 72;
 /// Seeds that have found bugs. 239: a paused member was removed, and answered gets as a member
 /// since a hot entry still led to it.
 const FOUND: [u64; 1] = [239];
 
 #[test]
 fn gets_of_copies_are_linearizable_with_random_hot_entries() {
-    let mut all_waited = 0;
+    let (seeds, mut all_waited) = (crate::sampled(SEEDS), 0);
     for (name, shape) in features::hot_keys::WORLDS {
         let (mut answered, mut by_kernels, mut by_switches, mut waited) = (0, 0, 0, 0);
-        for seed in (1..=SEEDS).chain(FOUND) {
+        for seed in (1..=seeds).chain(FOUND) {
             let mut scenario = judge::draw(seed);
             shape(&mut scenario);
             let report = judge::run(scenario, seed, None);
@@ -25,9 +26,12 @@ fn gets_of_copies_are_linearizable_with_random_hot_entries() {
         eprintln!(
             "{name}: holders answered {answered} gets, {by_kernels} of them by kernels, switches {by_switches}; {waited} ops waited for evidence"
         );
-        assert!(answered > SEEDS && by_kernels > 0, "{name}: too little happens");
-        assert!(answered + by_switches > 5 * SEEDS, "{name}: too little happens");
-        assert!(by_switches > SEEDS, "{name}: too little happens in switches");
+        assert!(answered > seeds, "{name}: too little happens");
+        // Rare among switches.
+        let is_rare = by_kernels == 0 && name == "among switches" && !nicekv_testkit::runs_long();
+        assert!(by_kernels > 0 || is_rare, "{name}: too little happens in kernels");
+        assert!(answered + by_switches > 5 * seeds, "{name}: too little happens");
+        assert!(by_switches > seeds, "{name}: too little happens in switches");
         all_waited += waited;
     }
     assert!(all_waited > 0, "no op had to wait for evidence");

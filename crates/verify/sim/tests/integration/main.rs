@@ -27,3 +27,9 @@ mod scenarios;
 mod seeds;
 mod transcripts;
 mod trees;
+
+/// The number of random runs that a test makes: a third of `all` in an ordinary test run, all of them in
+/// `.ci/long`.
+fn sampled(all: u64) -> u64 {
+    if nicekv_testkit::runs_long() { all } else { all.div_ceil(3) }
+}

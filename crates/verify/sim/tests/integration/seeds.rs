@@ -7,7 +7,7 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 
 /// Seeds of an ordinary test run; odd and even ones run in parallel. `.ci/long` runs more.
-const SEEDS: RangeInclusive<u64> = 1..=400;
+const SEEDS: RangeInclusive<u64> = 1..=200;
 const SEEDS_LONG: RangeInclusive<u64> = 1..=2000;
 /// Seeds that have found bugs. 1910: a chain's head lost an entry that a node which had joined
 /// behind it had already discarded (C8). 2154: a damaged value was dropped as a torn write when the
