@@ -5,6 +5,7 @@ use crate::check::{Problem, Server, problems, servers};
 use crate::cluster::{ClusterConfig, RoleKind};
 use crate::read::{decode, read_text};
 use crate::schema;
+use crate::sections::SwitchKind;
 use nicekv_proto::NodeId;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -206,7 +207,7 @@ impl Across<'_> {
                 }
                 let numbers: Vec<u16> = switch.ports.iter().map(|port| port.number).collect();
                 for (name, port) in connected(&cluster, id as u16) {
-                    if switch.router_mac.is_some() && !numbers.contains(&port) {
+                    if matches!(switch.kind(), SwitchKind::Kernel { .. }) && !numbers.contains(&port) {
                         let line = format!(
                             "{name} is connected at port {port}, which is missing here; add it, or correct its switch_port"
                         );

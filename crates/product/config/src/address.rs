@@ -89,6 +89,13 @@ pub fn deserialize_optional<'de, D: Deserializer<'de>>(
     parse(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
+/// For serde: an address that may be missing.
+pub fn deserialize_optional_v4<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddrV4>, D::Error> {
+    deserialize(deserializer).map(Some)
+}
+
 /// For serde: a list of addresses.
 pub fn deserialize_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddrV4>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;

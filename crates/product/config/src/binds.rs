@@ -7,7 +7,7 @@
 
 use crate::cluster::{ClusterConfig, RoleKind};
 use crate::gateways::GatewaySection;
-use crate::sections::{InstanceSection, MetadataSection, NodeSection, SwitchSection};
+use crate::sections::{InstanceSection, MetadataSection, NodeSection, SwitchKind, SwitchSection};
 use nicekv_proto::placement::GroupRing;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -122,7 +122,10 @@ impl Found {
     fn switch(&mut self, index: usize, switch: &SwitchSection) {
         let place = format!("switches.{index}");
         self.add_metrics(&place, &switch.name, switch.metrics);
-        if switch.router_mac.is_none() && switch.ports.is_empty() {
+        if let SwitchKind::OpenFlow { controller, .. } = switch.kind() {
+            self.add(format!("{place}.openflow"), &switch.name, Protocol::Tcp, controller.into());
+        }
+        if switch.kind() == SwitchKind::UserSpace && switch.ports.is_empty() {
             let address = (switch.address(), self.port).into();
             let bind = self.add(format!("{place}.device"), &switch.name, Protocol::Udp, address);
             bind.device = Some(switch.device().to_owned());

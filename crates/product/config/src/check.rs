@@ -4,7 +4,7 @@
 use crate::binds::{binds, conflicts};
 use crate::cluster::{ClusterConfig, RoleKind};
 use crate::keyspaces::Replication;
-use crate::sections::{MacAddress, SwitchSection};
+use crate::sections::{MacAddress, SwitchKind, SwitchSection};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::net::Ipv4Addr;
@@ -255,11 +255,11 @@ impl Findings {
                     "missing: the `control` addresses of the metadata service, ADDR:PORT",
                 );
             }
-            match (switch.router_mac, switch.ports.is_empty()) {
-                (Some(_), true) => {
+            match (switch.kind(), switch.ports.is_empty()) {
+                (SwitchKind::Kernel { .. }, true) => {
                     self.add(place("ports"), "missing: a kernel switch (router_mac) needs its interfaces");
                 }
-                (None, false) => {
+                (SwitchKind::UserSpace, false) => {
                     self.add(
                         place("ports"),
                         "need router_mac, which makes it a kernel switch; or remove them",
@@ -268,11 +268,32 @@ impl Findings {
                 _ => {}
             }
         }
+        if switch.openflow.is_some() && switch.router_mac.is_none() {
+            self.add(
+                place("router_mac"),
+                "missing: an OpenFlow switch needs the Ethernet address of the next hop to the virtual rings",
+            );
+        }
+        for (at, port) in switch.ports.iter().enumerate() {
+            let place = |field: &str| place(&format!("ports.{at}.{field}"));
+            match switch.kind() {
+                SwitchKind::OpenFlow { .. } if port.device.is_some() => {
+                    self.add(place("device"), "is only for a kernel switch; remove it");
+                }
+                SwitchKind::OpenFlow { .. } if port.number == 0 => {
+                    self.add(place("number"), "is 0, but the ports of an OpenFlow switch begin with 1");
+                }
+                SwitchKind::Kernel { .. } if port.device.is_none() => {
+                    self.add(place("device"), "missing: the interface of this port");
+                }
+                _ => {}
+            }
+        }
         if switch.router_mac.is_some() && (switch.device.is_some() || switch.address.is_some()) {
             let field = if switch.device.is_some() { "device" } else { "address" };
             self.add(
                 place(field),
-                "is only for the user-space switch, and router_mac makes it a kernel switch; remove one of them",
+                "is only for the user-space switch, which has no router_mac; remove one of them",
             );
         }
         for (at, port) in switch.ports.iter().enumerate() {

@@ -6,8 +6,10 @@ use crate::gateways::GatewaySection;
 use crate::hot::HotSection;
 use crate::keyspaces::{KeyspaceSection, Replication, protocol};
 use crate::log::LogSection;
-use crate::sections::{InstanceSection, MetadataSection, NodeSection, SwitchSection, TimingSection};
-use nicekv_client::Keyspace;
+use crate::sections::{
+    InstanceSection, MetadataSection, NodeSection, SwitchKind, SwitchSection, TimingSection,
+};
+use nicekv_client::{Addressing, Keyspace};
 use nicekv_metadata::{
     Balancing, LINK_BITS_PER_SECOND, NODES_MAX, NodeConfig as MetadataNode, ServiceConfig, SwitchId, Timing,
 };
@@ -15,7 +17,7 @@ use nicekv_proto::placement::{
     GroupRing, KeyOrder, KeyspaceSpec, LoadBalancing, RingsBase, check_keyspaces, usual_group_ring,
 };
 use nicekv_proto::{Duration, KeyspaceId, NodeId};
-use nicekv_switch::{Prefix, VringSet};
+use nicekv_switch::{Matching, Prefix, VringSet};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -209,6 +211,7 @@ impl ClusterConfig {
             partition_bits: Some(spec.partitions.ilog2()),
             is_hot: spec.is_hot(),
             holds_objects: spec.chunks.is_some(),
+            addressing: self.addressing(),
             ..spec.vrings(self.port).into()
         };
         Ok(self.checked_keyspaces()?.into_iter().map(known).collect())
@@ -245,7 +248,7 @@ impl ClusterConfig {
     /// Address of the user-space switch, which replaces the source addresses of datagrams by its
     /// own.
     pub fn hiding_switch(&self) -> Option<SocketAddrV4> {
-        let user_space = self.switches.iter().find(|switch| switch.router_mac.is_none())?;
+        let user_space = self.switches.iter().find(|switch| switch.kind() == SwitchKind::UserSpace)?;
         Some(SocketAddrV4::new(user_space.address(), self.port))
     }
 
@@ -253,6 +256,21 @@ impl ClusterConfig {
     pub fn switch_ids(&self) -> Vec<(String, SwitchId)> {
         let named = self.switches.iter().enumerate();
         named.map(|(index, switch)| (switch.name.clone(), SwitchId(index as u16))).collect()
+    }
+
+    fn addressing(&self) -> Addressing {
+        match self.matching() {
+            Matching::Headers => Addressing::Vnode,
+            Matching::Messages => Addressing::Ring,
+        }
+    }
+
+    /// How deep the switches look into packets: as deep as the one that sees least.
+    fn matching(&self) -> Matching {
+        match self.switches.iter().any(|switch| matches!(switch.kind(), SwitchKind::OpenFlow { .. })) {
+            true => Matching::Headers,
+            false => Matching::Messages,
+        }
     }
 
     /// The metadata instances, as switches need to know them.
@@ -302,6 +320,7 @@ impl ClusterConfig {
             link_bits_per_second: self.link_bits_per_second(),
             balancing,
             switches: self.switch_ids().into_iter().map(|(_, id)| id).collect(),
+            matching: self.matching(),
             services: self.services()?,
             topology: self.topology()?,
             timing: Timing {

@@ -38,7 +38,7 @@ pub use log::{LogFormat, LogLevel, LogSection};
 pub use read::{read, read_with};
 pub use reference::reference;
 pub use sections::{
-    InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store, SwitchSection,
+    InstanceSection, MacAddress, MetadataSection, NodeSection, PortSection, Store, SwitchKind, SwitchSection,
     TimingSection,
 };
 pub use templates::Template;

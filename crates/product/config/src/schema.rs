@@ -257,12 +257,13 @@ const SWITCH_FILES: &[RoleKind] = &[Metadata, Switch];
 pub(crate) static SWITCHES: Section = Section {
     name: "switches",
     is_list: true,
-    help: "A switch. One with `router_mac` and `ports` is in the kernel (XDP or tc); one without is in user space and receives on the interface `device`.",
+    help: "A switch. One with `router_mac` and `ports` is in the kernel (XDP or tc); one with `router_mac` and `openflow` is an OpenFlow 1.3 switch; one without these is in user space and receives on the interface `device`.",
     keys: &[
         key("name", NAME, "\"switch\"", "its name: nicekv switch --name switch").of(&[Metadata, Node, Switch]),
         key("control", Kind::OneOrTexts(ADDRESS), "[\"10.30.0.1:7400\"]", "`control` addresses of all metadata instances, reached without passing this switch's ports").optional("required in the switch's own file").of(&[Switch]),
-        key("router_mac", MAC, "\"02:00:00:00:00:01\"", "kernel switch: Ethernet address of the next hop to the virtual rings, in every host's neighbour table").optional("a user-space switch").of(SWITCH_FILES),
-        key("ports", Kind::Tables(&PORTS), "[{ number = 11, device = \"port-11\", trunk = \"switch-1\" }]", "kernel switch: its interfaces; the metadata service needs only the trunks").optional("a user-space switch").of(SWITCH_FILES),
+        key("router_mac", MAC, "\"02:00:00:00:00:01\"", "kernel and OpenFlow switch: Ethernet address of the next hop to the virtual rings, in every host's neighbour table").optional("a user-space switch").of(SWITCH_FILES),
+        key("openflow", Kind::Text(ADDRESS), "\"10.30.0.9:6653\"", "OpenFlow switch: where its controller, `nicekv switch`, waits for it to connect").optional("no OpenFlow switch").of(SWITCH_FILES),
+        key("ports", Kind::Tables(&PORTS), "[{ number = 11, device = \"port-11\", trunk = \"switch-1\" }]", "kernel switch: its interfaces; OpenFlow switch, and the metadata service: only the trunks").optional("none").of(SWITCH_FILES),
         key("hosts", Kind::Tables(&HOSTS), "[{ name = \"node-0\", port = 2 }, { name = \"metadata\", port = 1 }]", "servers that are connected here at another port than their `switch_port`").optional("none").of(&[Metadata]),
         key("device", Kind::Text("an interface"), "\"lo\"", "user-space switch: the interface whose addresses include the virtual rings").optional("lo").of(&[Switch]),
         key("address", IPV4, "\"127.0.0.1\"", "user-space switch: the source address of what it forwards").optional("127.0.0.1").of(&[Node, Switch]),
@@ -274,10 +275,10 @@ pub(crate) static SWITCHES: Section = Section {
 pub(crate) static PORTS: Section = Section {
     name: "switches.ports",
     is_list: true,
-    help: "An interface of a kernel switch.",
+    help: "An interface of a kernel switch, or a trunk of an OpenFlow switch.",
     keys: &[
         key("number", SWITCH_PORT, "0", "the `switch_port` of the host that is connected here"),
-        key("device", Kind::Text("an interface"), "\"port-0\"", "the interface"),
+        key("device", Kind::Text("an interface"), "\"port-0\"", "kernel switch: the interface").optional("a port of an OpenFlow switch"),
         key("hook", Kind::OneOf(&["auto", "xdp", "tc", "none"]), "\"tc\"", "where the program is attached: \"auto\" takes tc on veth and XDP elsewhere, or the other one if that fails; \"none\": frames only leave here")
             .default("\"auto\""),
         key("trunk", NAME, "\"switch-1\"", "the switch at the other end, whose port has trunk = this switch; switches form a tree").optional("hosts are connected here"),

@@ -274,6 +274,12 @@ pub struct SwitchSection {
     pub control: Vec<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router_mac: Option<MacAddress>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address::deserialize_optional_v4"
+    )]
+    pub openflow: Option<SocketAddrV4>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortSection>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -292,8 +298,27 @@ pub struct SwitchSection {
     pub metrics: Option<SocketAddr>,
 }
 
+/// The kinds of switches, by the keys that a section has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchKind {
+    /// A process that receives and forwards datagrams by a socket.
+    UserSpace,
+    /// eBPF programs in the kernel of its host.
+    Kernel { router_mac: MacAddress },
+    /// An OpenFlow switch elsewhere, which connects to its controller at `controller`.
+    OpenFlow { controller: SocketAddrV4, router_mac: MacAddress },
+}
+
 impl SwitchSection {
     const DEVICE: &str = "lo";
+
+    pub fn kind(&self) -> SwitchKind {
+        match (self.router_mac, self.openflow) {
+            (Some(router_mac), Some(controller)) => SwitchKind::OpenFlow { controller, router_mac },
+            (Some(router_mac), None) => SwitchKind::Kernel { router_mac },
+            (None, _) => SwitchKind::UserSpace,
+        }
+    }
 
     pub fn device(&self) -> &str {
         self.device.as_deref().unwrap_or(Self::DEVICE)
@@ -319,7 +344,9 @@ fn usual_directory(name: &str) -> PathBuf {
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
     pub number: u16,
-    pub device: String,
+    /// The interface of a kernel switch's port; an OpenFlow switch has none here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     #[serde(default)]
     pub hook: Hook,
     #[serde(default, skip_serializing_if = "Option::is_none")]

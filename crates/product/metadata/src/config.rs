@@ -1,6 +1,7 @@
 //! Configuration of a cluster.
 
 mod hot;
+mod matching;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -11,11 +12,12 @@ use core::ops::RangeInclusive;
 use nicekv_proto::control::direct_lease_ns;
 use nicekv_proto::placement::{GroupRing, KeyspaceError, KeyspaceSpec, check_keyspaces, ring_pairs};
 use nicekv_proto::{Duration, NodeId};
-use nicekv_switch::{HostId, Prefix, TableError, Topology, TopologyError, VringConfig, VringSet};
+use nicekv_switch::{HostId, Matching, Prefix, TableError, Topology, TopologyError, VringConfig, VringSet};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use hot::{HotSettings, HotSettingsError};
+pub use matching::Unmatched;
 
 /// Maximum number of storage nodes.
 pub const NODES_MAX: usize = 256;
@@ -234,6 +236,8 @@ pub struct Config {
     pub topology: Topology,
     /// The switches that must acknowledge tables, 1 to [`SWITCHES_MAX`].
     pub switches: Vec<SwitchId>,
+    /// How deep these switches look into packets. It decides which keyspaces are possible.
+    pub matching: Matching,
     /// Intervals and bounds.
     pub timing: Timing,
     /// Detection and spreading of hot keys, for keyspaces with `balancing=hot`.
@@ -288,6 +292,12 @@ pub enum ConfigError {
     Timing,
     #[error("hot keys: {0}")]
     Hot(#[from] HotSettingsError),
+    #[error(transparent)]
+    Unmatched(#[from] Unmatched),
+    #[error(
+        "{trunks} trunks connect {switches} switches; OpenFlow switches must form a tree, since they may still flood by old tables after a trunk was closed"
+    )]
+    RedundantTrunks { trunks: usize, switches: usize },
 }
 
 /// The rings of a cluster with these keyspaces, including those of keyspaces that do not exist yet,
@@ -338,6 +348,7 @@ impl Config {
         }
         self.keyspaces.iter().try_for_each(KeyspaceSpec::check_configured)?;
         check_keyspaces(&self.keyspaces, self.nodes.len())?;
+        self.keyspaces.iter().try_for_each(|spec| self.check_matching(spec))?;
         vrings_of(&self.keyspaces, self.group_ring)?;
         let bits_per_second = self.link_bits_per_second;
         if !LINK_BITS_PER_SECOND_BOUNDS.contains(&bits_per_second) {
@@ -348,6 +359,11 @@ impl Config {
         self.validate_clients()?;
         self.hot.check()?;
         self.validate_timing()
+    }
+
+    /// Checks that the switches can serve the keyspace.
+    pub(crate) fn check_matching(&self, spec: &KeyspaceSpec) -> Result<(), ConfigError> {
+        Ok(matching::check(self.matching, spec)?)
     }
 
     /// The topology, completed by the homes from the nodes' own configuration.
@@ -390,6 +406,10 @@ impl Config {
         let servers: Vec<_> = nodes.chain(services).collect();
         let switches: Vec<u16> = self.switches.iter().map(|switch| switch.0).collect();
         topology.check(&switches, &servers)?;
+        let (trunks, switches) = (topology.links().count(), switches.len());
+        if self.matching == Matching::Headers && trunks >= switches {
+            return Err(ConfigError::RedundantTrunks { trunks, switches });
+        }
         for &switch in &self.switches {
             let mut ports = BTreeSet::new();
             let hangs_here = |host| topology.home(host).is_none_or(|home| home == switch.0);

@@ -76,6 +76,7 @@ impl Metadata {
                 if spec.chunks.is_some() && self.config.group_ring.is_none() {
                     return Err(Refused::NoGroupRing);
                 }
+                self.config.check_matching(&spec)?;
                 self.check_fits(&spec)?;
                 next.next_keyspace = next.next_keyspace.max(spec.id.0.saturating_add(1));
                 decide::found(&self.situation(), &mut next, &spec)

@@ -18,6 +18,7 @@ use nicekv_proto::control::{Heartbeat, HeartbeatReply, Probe};
 use nicekv_proto::directory::DirectoryQuery;
 use nicekv_proto::placement::Directory;
 use nicekv_proto::{Datagram, NodeId, Now};
+use nicekv_switch::Matching;
 use nicekv_switch::control::{ControlReply, ControlRequest};
 
 use crate::announce::{self, Announcement, Message, Outbox, rules};
@@ -254,8 +255,10 @@ impl Metadata {
         self.targets.update(&self.committed);
         self.observations.handle_change(&before, &self.committed, self.now_ns);
         // With trunks, tables are needed even before there are partitions: they open the trunks,
-        // without which nodes could not be reached.
-        if self.committed.is_bootstrapped() || self.config.topology.has_trunks() {
+        // without which nodes could not be reached. An OpenFlow switch without tables forwards nothing
+        // at all.
+        let carries_nothing = self.config.topology.has_trunks() || self.config.matching == Matching::Headers;
+        if self.committed.is_bootstrapped() || carries_nothing {
             let tables = rules::compile(&self.config, &self.committed);
             self.observations.switches.settle(&self.config.nodes);
             self.observations.switches.set_tables(tables);

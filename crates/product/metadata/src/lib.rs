@@ -62,7 +62,7 @@ pub use change::{Change, Plan, Refused};
 pub use config::{
     Balancing, Config, ConfigError, HotSettings, HotSettingsError, LINK_BITS_PER_SECOND,
     LINK_BITS_PER_SECOND_BOUNDS, NODES_MAX, NodeConfig, SWITCHES_MAX, ServiceConfig, SwitchId, Timing,
-    host_id, service_host_id, vrings_of,
+    Unmatched, host_id, service_host_id, vrings_of,
 };
 pub use election::{Election, ElectionEvent, LeaderLease, LeaseAnswer, LeaseRequest, LeaseTiming};
 pub use keyspaces::{KeyspaceChange, KeyspacePlan};

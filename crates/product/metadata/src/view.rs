@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use nicekv_proto::control::DiskSpace;
 use nicekv_proto::{NodeId, PartitionId};
+use nicekv_switch::Matching;
 
 use crate::config::{Config, nanoseconds};
 use crate::observe::{Observations, Watch};
@@ -180,10 +181,11 @@ impl<'a> Situation<'a> {
 
     /// Whether a former member cannot answer gets any more (R6).
     pub(crate) fn harmless(self, removed: &Removed) -> bool {
-        let Self { observations, now_ns, .. } = self;
+        let Self { config, observations, now_ns, .. } = self;
         let Observations { switches, membership, .. } = observations;
         let &Removed { node, incarnation, .. } = removed;
-        let no_switch_leads_there = switches.all_current();
+        // A switch that may still forward by old tables after its acknowledgement is no fence.
+        let no_switch_leads_there = config.matching == Matching::Messages && switches.all_current();
         // Gets of clients with a directory do not come through switches, so the direct lease counts
         // for them.
         (no_switch_leads_there && membership.direct_lease_is_over(node, incarnation, now_ns))

@@ -17,9 +17,13 @@ use crate::role::{Prepared, Role, ended, say, spawn, spawn_role};
 use crate::sockets::{self, KnownSockets};
 use log::Level;
 use nicekv_config::address::bind_error;
-use nicekv_config::{ClusterConfig, InstanceSection, MetadataSection, NodeSection, Store};
+use nicekv_config::{
+    ClusterConfig, InstanceSection, MetadataSection, NodeSection, PortSection, Store, SwitchKind,
+    SwitchSection,
+};
 use nicekv_metadata::{LeaseTiming, Metadata, StateStore};
 use nicekv_metrics::Source;
+use nicekv_openflow::program::Fabric;
 use nicekv_operator::failure::Failure;
 use nicekv_proto::{Duration, NodeId};
 use nicekv_replica::{NodeConfig, Scripts, Timing};
@@ -30,12 +34,14 @@ use nicekv_runtime::metadata::{
 };
 use nicekv_runtime::node::{Node, StorageOptions, open_durable, open_memory};
 use nicekv_runtime::{
-    AgentLink, ClientTracer, Stop, TermFile, TrunkLinks, UdpEndpoint, Uplink, UserSpaceSwitch, Waker,
-    WatchedPort, listen, new_client_id, now, random, random_id, run_agent, switch_agent,
+    AgentLink, ClientTracer, OpenFlowSwitch, Stop, TermFile, TrunkLinks, UdpEndpoint, Uplink,
+    UserSpaceSwitch, Waker, WatchedPort, listen, new_client_id, now, random, random_id, run_agent,
+    run_openflow, switch_agent,
 };
 use nicekv_scripts::WorkerScripts;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
 use nicekv_switch_xdp::{Hook, KernelSwitch, Port};
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +52,9 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 const SCRIPT_WORKER: &str = "script-worker";
 /// How many timeouts of an etcd endpoint fit into a leader's lease.
 const ASKED_PER_LEASE: u32 = 5;
+/// Most requests per second that a port of an OpenFlow switch without a server may send: more than a
+/// client host needs, and too few to fill the queues of the switch.
+const PORT_REQUESTS_PER_SECOND: u32 = 1_000_000;
 
 /// Opens or creates a data directory of the cluster.
 pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<DataDirectory, Failure> {
@@ -277,18 +286,38 @@ pub(crate) fn run_switch(
     let memory = Some(open_term(open_directory(&section.data_directory(), config.cluster()?, name)?)?);
     let vrings = config.vrings()?;
     let listening = (KnownSockets::of(name).switch(config, section), section.control.clone());
-    let Some(router_mac) = section.router_mac else {
-        let device = section.device();
-        let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
-        let endpoint = UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
-        let switch = UserSpaceSwitch::new(endpoint, vrings, link, memory).map_err(Failure::environment)?;
-        let role: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
-        return run_alone(name, Prepared { role, source }, metrics, listening);
+    let router_mac = match section.kind() {
+        SwitchKind::Kernel { router_mac } => router_mac,
+        SwitchKind::OpenFlow { controller, router_mac } => {
+            let listener = listen(controller).map_err(bind_error(name, controller))?;
+            let fabric = Fabric {
+                vrings,
+                router_mac: router_mac.0,
+                ports: BTreeSet::new(),
+                trunks: trunks(section).map(|port| port.number).collect(),
+                requests_per_second: Some(PORT_REQUESTS_PER_SECOND),
+                learns: true,
+            };
+            let mut agent = switch_agent(OpenFlowSwitch::new(listener, fabric), memory);
+            let role: Role =
+                Box::new(move |stop| run_openflow(link, &mut agent, stop).map_err(|error| error.to_string()));
+            return run_alone(name, Prepared { role, source }, metrics, listening);
+        }
+        SwitchKind::UserSpace => {
+            let device = section.device();
+            let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, config.port);
+            let endpoint =
+                UdpEndpoint::bind_switch(device, config.port).map_err(bind_error(name, address))?;
+            let switch =
+                UserSpaceSwitch::new(endpoint, vrings, link, memory).map_err(Failure::environment)?;
+            let role: Role = Box::new(move |stop| switch.run(stop).map_err(|error| error.to_string()));
+            return run_alone(name, Prepared { role, source }, metrics, listening);
+        }
     };
     let ports = section.ports.iter().map(|port| {
-        let index = interface_index(&port.device);
+        let index = interface_index(device(port));
         let index =
-            index.map_err(|error| Failure::Environment(format!("interface {}: {error}", port.device)))?;
+            index.map_err(|error| Failure::Environment(format!("interface {}: {error}", device(port))))?;
         let is_trunk = port.trunk.is_some();
         Ok(Port { index: port.number, ifindex: index, hook: port.hook, is_trunk })
     });
@@ -296,14 +325,13 @@ pub(crate) fn run_switch(
     let switch = KernelSwitch::load(vrings, router_mac.0, &ports).map_err(Failure::environment)?;
     let mut watched = Vec::new();
     for ((_, hook), (port, section)) in switch.hooks().zip(ports.iter().zip(&section.ports)) {
-        let name = format!("port {} ({})", section.number, section.device);
+        let name = format!("port {} ({})", section.number, device(section));
         say(format_args!("{name}: {hook}"))?;
         if hook != Hook::None {
             watched.push(WatchedPort { ifindex: port.ifindex, name, is_seen: hook == Hook::Tc });
         }
     }
-    let trunks = section.ports.iter().filter(|port| port.trunk.is_some());
-    let trunk_links = TrunkLinks::of(trunks.map(|port| (port.number, port.device.clone())));
+    let trunk_links = TrunkLinks::of(trunks(section).map(|port| (port.number, device(port).to_owned())));
     let trunk_links =
         trunk_links.map_err(|error| Failure::Environment(format!("cannot watch the trunks: {error}")))?;
     let link = link.seeing_by(ClientTracer::at_ports(watched)).watching(trunk_links);
@@ -311,6 +339,16 @@ pub(crate) fn run_switch(
     let role: Role =
         Box::new(move |stop| run_agent(link, &mut agent, stop).map_err(|error| error.to_string()));
     run_alone(name, Prepared { role, source }, metrics, listening)
+}
+
+/// The ports that lead to other switches.
+fn trunks(section: &SwitchSection) -> impl Iterator<Item = &PortSection> {
+    section.ports.iter().filter(|port| port.trunk.is_some())
+}
+
+/// The interface of a kernel switch's port.
+fn device(port: &PortSection) -> &str {
+    port.device.as_deref().expect("ports of a kernel switch were checked")
 }
 
 /// Opens the file with the newest term of a metadata leader that a switch has obeyed.

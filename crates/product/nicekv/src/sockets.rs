@@ -5,7 +5,7 @@
 
 use crate::gateway::Settings;
 use crate::role::Role;
-use nicekv_config::{ClusterConfig, InstanceSection, NodeSection, SwitchSection};
+use nicekv_config::{ClusterConfig, InstanceSection, NodeSection, SwitchKind, SwitchSection};
 use nicekv_gateway::Listeners;
 use nicekv_metadata::{ListeningReport, OpenSocket};
 use nicekv_proto::placement::GroupRing;
@@ -88,9 +88,12 @@ impl KnownSockets {
     }
 
     pub(crate) fn switch(mut self, config: &ClusterConfig, section: &SwitchSection) -> Self {
-        let SwitchSection { name, router_mac, metrics, .. } = section;
+        let SwitchSection { name, metrics, .. } = section;
         // A switch in the kernel receives requests without sockets.
-        if router_mac.is_none() {
+        if let SwitchKind::OpenFlow { controller, .. } = section.kind() {
+            self.add(name, TCP, controller.into(), "the OpenFlow switch");
+        }
+        if section.kind() == SwitchKind::UserSpace {
             let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, config.port));
             let socket = self.add(name, UDP, any, "gets and puts to the vrings");
             socket.device = Some(section.device().to_owned());

@@ -241,6 +241,7 @@ fn user_space_switch(control: SocketAddrV4) -> SwitchSection {
         name: SWITCH.into(),
         control: vec![control],
         router_mac: None,
+        openflow: None,
         ports: vec![],
         device: Some("lo".into()),
         hosts: vec![],

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::problems::problems;
 use futures_executor::block_on;
 use nicekv_client::facade::{Client, ClientError};
-use nicekv_client::{Keyspace, OperationError};
+use nicekv_client::{Addressing, Keyspace, OperationError};
 use nicekv_metadata::{ClusterInfo, KeyspaceInfo, Status};
 use nicekv_proto::{ClientId, KeyOrder, KeyspaceId};
 use nicekv_runtime::control_plane::AdminRequest;
@@ -32,6 +32,7 @@ pub fn known_to_clients(keyspace: &KeyspaceInfo, port: u16) -> Keyspace {
         partition_bits: Some(keyspace.partition_bits),
         is_hot: keyspace.hot,
         holds_objects: keyspace.chunks.is_some(),
+        addressing: if keyspace.by_vnode { Addressing::Vnode } else { Addressing::Ring },
         ..keyspace.vrings(port).into()
     }
 }

@@ -54,6 +54,7 @@ mod limits;
 mod lpm;
 mod mac_table;
 mod match_action;
+mod matching;
 mod parser;
 mod pipeline;
 mod placement;
@@ -85,6 +86,7 @@ pub use limits::{
     CHAIN_NODES_MAX, DIVISIONS_MAX, GROUP_CAPACITY, GROUP_MEMBERS_MAX, HOST_CAPACITY, PORTS_MAX, VRINGS_MAX,
 };
 pub use mac_table::{MAC_CAPACITY, MacTable};
+pub use matching::Matching;
 pub use parser::{VLAN_TAGS_MAX, is_station};
 pub use pipeline::{Output, Pipeline, Verdict};
 pub use prefix::Prefix;

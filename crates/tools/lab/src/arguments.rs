@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use nicekv_switch_xdp::Hook;
 
+use crate::data_plane::DataPlane;
 use crate::layout::{Shape, TURBOKV_HOSTS, TURBOKV_SWITCHES};
 use crate::plan;
 use crate::topology::Fabric;
@@ -217,9 +217,9 @@ pub(crate) enum MetadataStore {
 /// The network between the hosts.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NetworkArguments {
-    /// Hook at which the switch processes frames: xdp, tc, or auto to choose by the driver of its ports, which in a lab means tc
-    #[arg(long, value_name = "HOOK", env = "NICEKV_LAB_SWITCH", default_value_t)]
-    pub(crate) switch: Hook,
+    /// Data plane of the switches: eBPF at xdp, at tc, or auto to choose by the driver of its ports, which in a lab means tc; or openflow, an Open vSwitch
+    #[arg(long, value_name = "DATA_PLANE", env = "NICEKV_LAB_SWITCH", default_value_t)]
+    pub(crate) switch: DataPlane,
     /// What connects the hosts: the switch, or a plain network on which each host runs the pipeline for what it sends, at tc
     #[arg(long, value_enum, env = "NICEKV_LAB_FABRIC", default_value_t)]
     pub(crate) fabric: Fabric,

@@ -9,7 +9,9 @@ use nicekv_config::{
     ClusterConfig, GatewaySection, HotSection, InstanceSection, KeyspaceSection, LogSection, MacAddress,
     MetadataSection, NodeSection, PortSection, Replication, Store, SwitchSection, ThreadCount, TimingSection,
 };
-use nicekv_lab::{Hook, Plan, PlannedEdge, PlannedInstance, PlannedNode, PlannedPort, PlannedSwitch};
+use nicekv_lab::{
+    DataPlane, Hook, Plan, PlannedEdge, PlannedInstance, PlannedNode, PlannedPort, PlannedSwitch,
+};
 use nicekv_proto::placement::{Vrings, partitions_for};
 use nicekv_runtime::random_id;
 use nicekv_store::{DataDirectory, Expected, Files, RealFiles};
@@ -138,14 +140,31 @@ fn switches(plan: &Plan) -> Vec<SwitchSection> {
 
 /// A switch's interfaces have the names of the hosts at their other ends.
 fn switch_section(plan: &Plan, planned: &PlannedSwitch) -> SwitchSection {
-    let port = |port: &PlannedPort| PortSection {
-        number: port.number,
-        device: port.device.clone(),
-        hook: plan.hook,
-        trunk: port.is_trunk.then(|| port.device.clone()),
+    let trunk = |port: &PlannedPort| port.is_trunk.then(|| port.device.clone());
+    let ports = planned.ports.iter();
+    let ports = match plan.data_plane {
+        DataPlane::Kernel(hook) => ports
+            .map(|port| PortSection {
+                number: port.number,
+                device: Some(port.device.clone()),
+                hook,
+                trunk: trunk(port),
+            })
+            .collect(),
+        // The switch tells its controller which ports it has.
+        DataPlane::OpenFlow => ports
+            .filter(|port| port.is_trunk)
+            .map(|port| PortSection {
+                number: port.number,
+                device: None,
+                hook: Hook::default(),
+                trunk: trunk(port),
+            })
+            .collect(),
     };
-    let ports = planned.ports.iter().map(port).collect();
-    switch(&planned.name, planned.control.clone(), plan.router_mac, ports, &planned.directory)
+    let section = switch(&planned.name, planned.control.clone(), plan.router_mac, ports, &planned.directory);
+    let openflow = (plan.data_plane == DataPlane::OpenFlow).then_some(nicekv_lab::CONTROLLER);
+    SwitchSection { openflow, ..section }
 }
 
 /// An edge's port to its own host is the link within the host; its ports to all other servers are
@@ -158,7 +177,7 @@ fn edge_section(plan: &Plan, edge: &PlannedEdge) -> SwitchSection {
     let ports = std::iter::once((edge.port, edge.device, Hook::Tc)).chain(others);
     let port = |(number, device, hook): (u16, &str, Hook)| PortSection {
         number,
-        device: device.into(),
+        device: Some(device.into()),
         hook,
         trunk: None,
     };
@@ -177,6 +196,7 @@ fn switch(
         name: name.into(),
         control,
         router_mac: Some(MacAddress(router_mac)),
+        openflow: None,
         ports,
         device: None,
         hosts: vec![],

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use nicekv_switch_xdp::faults::{FaultControl, FaultCounts, PortFaults};
 
+use crate::data_plane::DataPlane;
 use crate::error::{LabError, Result};
 use crate::lock::Lock;
 use crate::scope::Scope;
@@ -46,6 +47,9 @@ fn at_port(faults: &LinkFaults) -> PortFaults {
 pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut LinkFaults)) -> Result<()> {
     let _lock = Lock::take(scope)?;
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
+    if state.switch == DataPlane::OpenFlow {
+        return Err(LabError::OpenFlowFaults);
+    }
     let hosts = match host {
         Some(name) => vec![state.host_mut(name)?.name],
         None => state.hosts.iter().map(|host| host.name).filter(|host| host.is_at_port()).collect(),
@@ -65,6 +69,9 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Lin
 pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
     if state.fabric == Fabric::Plain {
         return nftables::apply(scope, state);
+    }
+    if state.switch == DataPlane::OpenFlow {
+        return Ok(());
     }
     state.layout().switches().try_for_each(|switch| apply_at(scope, state, switch))
 }

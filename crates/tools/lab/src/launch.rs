@@ -4,12 +4,12 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::Result;
-use crate::etcd;
 use crate::process::{ProcessId, spawn_detached};
 use crate::scope::Scope;
 use crate::state::LabState;
 use crate::topology::Host;
 use crate::wait::{Progress, fail_if};
+use crate::{etcd, open_vswitch};
 
 /// Starts the process of every host except the spares.
 pub(crate) fn start_all(
@@ -32,8 +32,11 @@ pub(crate) fn start_all(
 
 /// Starts the process of a host.
 pub(crate) fn spawn(scope: &Scope, state: &LabState, host: Host) -> Result<ProcessId> {
-    if let Host::Etcd(_) = host {
-        return etcd::spawn(scope, state, host);
+    match host {
+        Host::Etcd(_) => return etcd::spawn(scope, state, host),
+        Host::OvsDatabase(_) => return open_vswitch::spawn_database(scope, host),
+        Host::OvsDatapath(_) => return open_vswitch::spawn_datapath(scope, state, host),
+        _ => {}
     }
     let (config, name) = (state.config.to_string_lossy(), host.to_string());
     let mut arguments = vec![host.role(), "--config", &config];

@@ -95,7 +95,7 @@ impl Layout {
 
     /// All switches, the upper levels first.
     pub(crate) fn switches(self) -> impl Iterator<Item = Host> {
-        (0..self.switches).map(switch)
+        (0..self.switches).map(Host::of_switch)
     }
 
     /// The switch that a host is connected to.
@@ -104,9 +104,9 @@ impl Layout {
             return match host.machine() {
                 Host::Node(index) => {
                     let rack = u16::from(index) * u16::from(RACKS) / u16::from(self.nodes.max(1));
-                    switch(FIRST_RACK + rack as u8)
+                    Host::of_switch(FIRST_RACK + rack as u8)
                 }
-                Host::Client(index) | Host::Instance(index) => switch(index % CORES),
+                Host::Client(index) | Host::Instance(index) => Host::of_switch(index % CORES),
                 _ => Host::Switch,
             };
         }
@@ -115,7 +115,9 @@ impl Layout {
             more => 1..more,
         };
         match host.machine() {
-            Host::Node(index) | Host::Client(index) => switch(leaves.start + index % leaves.len() as u8),
+            Host::Node(index) | Host::Client(index) => {
+                Host::of_switch(leaves.start + index % leaves.len() as u8)
+            }
             _ => Host::Switch,
         }
     }
@@ -129,7 +131,7 @@ impl Layout {
             (Shape::Turbokv, Some(number)) if number < FIRST_RACK => 0..CORES,
             (Shape::Turbokv, _) => CORES..FIRST_RACK,
         };
-        above.map(self::switch).collect()
+        above.map(Host::of_switch).collect()
     }
 
     /// All neighbours of a switch, the upper ones first.
@@ -149,10 +151,6 @@ impl Layout {
     pub(crate) fn link(self, one: Host, other: Host) -> Option<(Host, Host)> {
         self.links().into_iter().find(|link| *link == (one, other) || *link == (other, one))
     }
-}
-
-fn switch(index: u8) -> Host {
-    if index == 0 { Host::Switch } else { Host::FurtherSwitch(index) }
 }
 
 /// All hosts, in start order. On a plain network each has an edge, and there are no switches.

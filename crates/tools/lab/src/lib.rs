@@ -23,6 +23,7 @@ mod arguments;
 mod chaos;
 mod clients;
 mod commands;
+mod data_plane;
 mod error;
 mod etcd;
 mod faults;
@@ -31,6 +32,7 @@ mod layout;
 mod lock;
 mod namespace;
 mod network;
+mod open_vswitch;
 mod plan;
 mod power_loss;
 mod process;
@@ -49,6 +51,7 @@ pub use nicekv_cli::lab::LAB_VARIABLE;
 pub use nicekv_switch_xdp::Hook;
 
 pub use arguments::{ChaosArguments, LabCommand, PowerLossArguments, ProcessHost, UpArguments};
+pub use data_plane::{CONTROLLER, DataPlane};
 pub use error::{LabError, Result};
 pub use namespace::Namespace;
 pub use plan::{

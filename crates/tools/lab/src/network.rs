@@ -29,6 +29,7 @@ use std::path::Path;
 use nicekv_switch_xdp::{CUTTER, Hook};
 
 use crate::arguments::Mtu;
+use crate::data_plane::DataPlane;
 use crate::error::{LabError, Result};
 use crate::layout::Layout;
 use crate::lock::Lock;
@@ -48,17 +49,16 @@ const BRIDGE: &str = "bridge";
 /// Properties of the links between hosts and switches.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkSettings {
-    /// The hook of the switch.
-    pub(crate) hook: Hook,
+    pub(crate) data_plane: DataPlane,
     pub(crate) mtu: Mtu,
 }
 
-/// Offload features of a host's end of a link, for a switch at this hook (see nicekv-switch-xdp).
-fn features(hook: Hook) -> &'static str {
-    match hook {
+/// Offload features of a host's end of a link (see nicekv-switch-xdp).
+fn features(data_plane: DataPlane) -> &'static str {
+    match data_plane.hook() {
         // The switch segments GSO batches itself; behind it, GRO merges them again.
-        Hook::Tc => "gro on",
-        Hook::Xdp | Hook::Auto | Hook::None => "gro on tx off rx off txvlan off",
+        Some(Hook::Tc) => "gro on",
+        _ => "gro on tx off rx off txvlan off",
     }
 }
 
@@ -101,7 +101,11 @@ pub(crate) fn add_host(
         }
         Host::Node(_) | Host::Client(_) => connect(lock, &switch, &namespace, host, link_settings, vrings),
         Host::Switch => add_segmenter(lock, &namespace),
-        Host::NodeEdge(_) | Host::ClientEdge(_) | Host::Etcd(_) => Ok(()),
+        Host::NodeEdge(_)
+        | Host::ClientEdge(_)
+        | Host::Etcd(_)
+        | Host::OvsDatabase(_)
+        | Host::OvsDatapath(_) => Ok(()),
     }
 }
 
@@ -125,7 +129,7 @@ pub(crate) fn add_plain_host(
     mtu: Mtu,
     vrings: &[String],
 ) -> Result<()> {
-    let link_settings = LinkSettings { hook: Hook::Tc, mtu };
+    let link_settings = LinkSettings { data_plane: DataPlane::Kernel(Hook::Tc), mtu };
     if host.machine() != host {
         return Ok(());
     }
@@ -186,7 +190,7 @@ fn connect(
     switch: &Namespace,
     namespace: &Namespace,
     host: Host,
-    LinkSettings { hook, mtu }: LinkSettings,
+    LinkSettings { data_plane, mtu }: LinkSettings,
     vrings: &[String],
 ) -> Result<()> {
     let (switch, name) = (switch.name(), namespace.name());
@@ -198,13 +202,15 @@ fn connect(
             "ip -n {switch} link add {host} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {name}"
         ),
     )?;
-    run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(hook)))?;
-    let port = match hook {
+    run(lock, &format!("ip netns exec {name} ethtool -K eth0 {}", features(data_plane)))?;
+    let port = match data_plane.hook() {
         // Without it the host's end does not apply GRO to what comes from here. TCP is not
         // affected.
-        Hook::Tc => "tso off",
+        Some(Hook::Tc) => "tso off",
         // Merges what XDP passes on to tc, such as chunks.
-        _ => "gro on rx-udp-gro-forwarding on",
+        Some(_) => "gro on rx-udp-gro-forwarding on",
+        // Open vSwitch must see each frame as it is on the wire.
+        None => "gro off tx off",
     };
     run(lock, &format!("ip netns exec {switch} ethtool -K {host} {port}"))?;
     run(lock, &format!("ip -n {name} addr add {address}/16 dev eth0"))?;
@@ -224,7 +230,7 @@ fn connect_trunk(
     lock: &Lock,
     (above, back): (&Namespace, Host),
     (below, host): (&Namespace, Host),
-    LinkSettings { hook, mtu }: LinkSettings,
+    LinkSettings { data_plane, mtu }: LinkSettings,
 ) -> Result<()> {
     let (near, far) = (above.name(), below.name());
     run(
@@ -232,8 +238,8 @@ fn connect_trunk(
         &format!("ip -n {near} link add {host} mtu {mtu} type veth peer name {back} mtu {mtu} netns {far}"),
     )?;
     for (name, end) in [(near, host), (far, back)] {
-        if hook != Hook::Tc {
-            run(lock, &format!("ip netns exec {name} ethtool -K {end} {}", features(hook)))?;
+        if data_plane.hook() != Some(Hook::Tc) {
+            run(lock, &format!("ip netns exec {name} ethtool -K {end} {}", features(data_plane)))?;
         }
         run(lock, &format!("ip -n {name} link set {end} up"))?;
     }

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use nicekv_proto::placement::KeyspaceSpec;
-use nicekv_switch_xdp::Hook;
 
+use crate::data_plane::DataPlane;
 use crate::layout::Layout;
 use crate::topology::{
     EDGE_INTERFACE, ETCD_CLIENTS, Host, INTERFACE, RESP, ROUTER, WIRE_PORT, control_of, mac, ports,
@@ -60,8 +60,8 @@ pub struct Plan {
     pub link_mbit_per_second: u64,
     /// Limits for copies of hot keys.
     pub hot: PlannedHot,
-    /// The hook at which the switch processes frames, at each of its ports.
-    pub hook: Hook,
+    /// The data plane of the switches.
+    pub data_plane: DataPlane,
     /// The switches, connected by trunks if there are several. A plain network has none.
     pub switches: Vec<PlannedSwitch>,
     /// On a plain network: the edges, which run the pipeline instead of the switch.
@@ -213,7 +213,7 @@ impl Plan {
             kernel_get_mib: KERNEL_GET_MIB,
             link_mbit_per_second: LINK_MBIT_PER_SECOND,
             hot: PlannedHot::default(),
-            hook: Hook::default().on_veth(),
+            data_plane: DataPlane::default().on_veth(),
             switches: planned_switches(layout, hosts, kept),
             edges: ports(hosts).filter_map(edge).collect(),
             gateways,
@@ -239,21 +239,26 @@ fn planned_switches(layout: Layout, hosts: &[Host], kept: &Path) -> Vec<PlannedS
 }
 
 /// A host's port has the same number at all switches. Trunks follow after the hosts' ports.
-fn planned_switch(layout: Layout, switch: Host, hosts: &[Host], kept: &Path) -> PlannedSwitch {
-    let number = switch.switch().expect("a switch");
+pub(crate) fn switch_ports(layout: Layout, switch: Host, hosts: &[Host]) -> Vec<PlannedPort> {
     let own = ports(hosts)
         .filter(|(_, host)| layout.home(*host) == switch)
         .map(|(number, host)| (number, host, false));
     let neighbours = layout.neighbours(switch);
-    let trunks = (ports(hosts).count() as u16..).zip(neighbours).map(|(number, host)| (number, host, true));
+    let first = ports(hosts).count() as u16 + 1;
+    let trunks = (first..).zip(neighbours).map(|(number, host)| (number, host, true));
     let port = |(number, host, is_trunk): (u16, Host, bool)| PlannedPort {
         number,
         device: host.to_string(),
         is_trunk,
     };
+    own.chain(trunks).map(port).collect()
+}
+
+fn planned_switch(layout: Layout, switch: Host, hosts: &[Host], kept: &Path) -> PlannedSwitch {
+    let number = switch.switch().expect("a switch");
     PlannedSwitch {
         name: switch.to_string(),
-        ports: own.chain(trunks).map(port).collect(),
+        ports: switch_ports(layout, switch, hosts),
         control: hosts
             .iter()
             .filter_map(|host| host.instance())
@@ -323,22 +328,22 @@ mod tests {
         };
         let tree = |switches| Layout::new(Shape::Tree, switches, 3);
         let chain = [
-            "switch 0:metadata 1:node-0 3:node-2 4:client-0 6:switch-1",
-            "switch-1 2:node-1 5:client-1 6:switch",
+            "switch 1:metadata 2:node-0 4:node-2 5:client-0 7:switch-1",
+            "switch-1 3:node-1 6:client-1 7:switch",
         ];
         assert_eq!(ports(tree(2)), chain);
         let root = [
-            "switch 0:metadata 6:switch-1 7:switch-2",
-            "switch-1 1:node-0 3:node-2 4:client-0 6:switch",
-            "switch-2 2:node-1 5:client-1 6:switch",
+            "switch 1:metadata 7:switch-1 8:switch-2",
+            "switch-1 2:node-0 4:node-2 5:client-0 7:switch",
+            "switch-2 3:node-1 6:client-1 7:switch",
         ];
         assert_eq!(ports(tree(3)), root);
         let fabric = ports(Layout::new(Shape::Turbokv, 1, 3));
-        assert_eq!(fabric[0], "switch 0:metadata 4:client-0 6:switch-2 7:switch-3");
-        assert_eq!(fabric[3], "switch-3 6:switch 7:switch-1 8:switch-4 9:switch-5 10:switch-6 11:switch-7");
+        assert_eq!(fabric[0], "switch 1:metadata 5:client-0 7:switch-2 8:switch-3");
+        assert_eq!(fabric[3], "switch-3 7:switch 8:switch-1 9:switch-4 10:switch-5 11:switch-6 12:switch-7");
         assert_eq!(
             fabric[6..],
-            ["switch-6 3:node-2 6:switch-2 7:switch-3", "switch-7 6:switch-2 7:switch-3"]
+            ["switch-6 4:node-2 7:switch-2 8:switch-3", "switch-7 7:switch-2 8:switch-3"]
         );
         let nodes = plan_of(Fabric::Switch, 3).nodes;
         assert!(

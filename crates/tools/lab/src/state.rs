@@ -17,8 +17,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use nicekv_switch_xdp::Hook;
-
+use crate::data_plane::DataPlane;
 use crate::error::{LabError, Result};
 use crate::layout::{Layout, Shape};
 use crate::process::ProcessId;
@@ -90,7 +89,7 @@ pub(crate) struct LabState {
     #[serde(default)]
     pub(crate) fabric: Fabric,
     #[serde(default)]
-    pub(crate) switch: Hook,
+    pub(crate) switch: DataPlane,
     /// How switches are connected.
     #[serde(default)]
     pub(crate) topology: Shape,

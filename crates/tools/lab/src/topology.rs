@@ -101,6 +101,10 @@ pub enum Host {
     Etcd(u8),
     /// A further switch, counted from 1.
     FurtherSwitch(u8),
+    /// The database of the Open vSwitch that is the switch with this number.
+    OvsDatabase(u8),
+    /// The datapath of the Open vSwitch that is the switch with this number.
+    OvsDatapath(u8),
 }
 
 impl Host {
@@ -114,6 +118,7 @@ impl Host {
             | Self::ClientEdge(_) => "switch",
             Self::Metadata | Self::Instance(_) => "metadata",
             Self::Etcd(_) => "etcd",
+            Self::OvsDatabase(_) | Self::OvsDatapath(_) => "ovs",
             Self::Node(_) => "node",
             Self::Client(_) => "gateway",
         }
@@ -124,7 +129,9 @@ impl Host {
     pub fn address(self) -> Ipv4Addr {
         match self {
             Self::Switch | Self::Fabric => switch_control(0, 0),
-            Self::FurtherSwitch(index) => switch_control(0, index),
+            Self::FurtherSwitch(index) | Self::OvsDatabase(index) | Self::OvsDatapath(index) => {
+                switch_control(0, index)
+            }
             Self::Metadata => *METADATA.ip(),
             Self::Instance(index) | Self::Etcd(index) => Ipv4Addr::new(10, 20, 0, 2 + index),
             Self::Node(index) | Self::NodeEdge(index) => Ipv4Addr::new(10, 20, 1, index + 1),
@@ -139,6 +146,7 @@ impl Host {
             Self::ClientEdge(index) => Self::Client(index),
             Self::Etcd(0) => Self::Metadata,
             Self::Etcd(index) => Self::Instance(index),
+            Self::OvsDatabase(index) | Self::OvsDatapath(index) => Self::of_switch(index),
             host => host,
         }
     }
@@ -175,6 +183,11 @@ impl Host {
         }
     }
 
+    /// The switch with this number.
+    pub(crate) fn of_switch(number: u8) -> Self {
+        if number == 0 { Self::Switch } else { Self::FurtherSwitch(number) }
+    }
+
     /// Whether a port of a switch leads to it: it has a link or a trunk.
     pub(crate) fn is_at_port(self) -> bool {
         self.has_link() || matches!(self, Self::FurtherSwitch(_))
@@ -194,6 +207,8 @@ impl fmt::Display for Host {
             Self::FurtherSwitch(index) => formatter.pad(&format!("switch-{index}")),
             Self::Instance(index) => formatter.pad(&format!("metadata-{index}")),
             Self::Etcd(index) => formatter.pad(&format!("etcd-{index}")),
+            Self::OvsDatabase(index) => formatter.pad(&format!("ovsdb-{index}")),
+            Self::OvsDatapath(index) => formatter.pad(&format!("ovs-{index}")),
             Self::Node(index) => formatter.pad(&format!("node-{index}")),
             Self::Client(index) => formatter.pad(&format!("client-{index}")),
             Self::Fabric => formatter.pad("fabric"),
@@ -233,6 +248,8 @@ impl FromStr for Host {
             Some(("client", digits)) => index(digits).map(Self::Client),
             Some(("metadata", digits)) => index(digits).filter(|index| *index > 0).map(Self::Instance),
             Some(("etcd", digits)) => index(digits).map(Self::Etcd),
+            Some(("ovsdb", digits)) => index(digits).map(Self::OvsDatabase),
+            Some(("ovs", digits)) => index(digits).map(Self::OvsDatapath),
             Some(("switch", digits)) => index(digits).filter(|index| *index > 0).map(Self::FurtherSwitch),
             _ => None,
         };
@@ -258,6 +275,11 @@ pub(crate) fn control_hosts(instances: usize, has_etcd: bool) -> Vec<Host> {
     (1..instances as u8).map(Host::Instance).chain(members).collect()
 }
 
+/// The database and the datapath of each switch that is an Open vSwitch.
+pub(crate) fn open_vswitch_hosts(switches: u8) -> impl Iterator<Item = Host> {
+    (0..switches).flat_map(|number| [Host::OvsDatabase(number), Host::OvsDatapath(number)])
+}
+
 /// The address of a switch's end of its management link to the instance with this number.
 pub(crate) fn switch_control(instance: u8, switch: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 30, instance, 4 * switch + 2)
@@ -269,9 +291,9 @@ pub(crate) fn control_of(instance: u8, switch: u8) -> SocketAddrV4 {
 }
 
 /// The hosts with a link to a switch or the plain network, with their port numbers, which are
-/// unique among all switches.
+/// unique among all switches. They begin with 1, like those of OpenFlow.
 pub(crate) fn ports(hosts: &[Host]) -> impl Iterator<Item = (u16, Host)> {
-    (0..).zip(hosts.iter().copied().filter(|host| host.has_link()))
+    (1..).zip(hosts.iter().copied().filter(|host| host.has_link()))
 }
 
 #[cfg(test)]

@@ -23,9 +23,10 @@ use nicekv_proto::placement::{
 use nicekv_switch_xdp::Hook;
 
 use crate::arguments::{ControlArguments, Engine, MetadataStore, Mtu, NetworkArguments, UpArguments};
+use crate::data_plane::DataPlane;
 use crate::error::{LabError, Result};
 use crate::launch;
-use crate::layout::{Layout, SWITCHES_MAX, hosts};
+use crate::layout::{Layout, SWITCHES_MAX, Shape, hosts};
 use crate::lock::Lock;
 use crate::network::LinkSettings;
 use crate::plan::{Plan, PlannedHot, Roles};
@@ -34,9 +35,10 @@ use crate::scope::Scope;
 use crate::state::{Faults, HostState, LabState, Phase, Unplugged};
 use crate::topology::{
     Fabric, HOSTS_OF_A_KIND_MAX, Host, INSTANCES_MAX, RESP, VRINGS, WIRE_PORT, control_hosts,
+    open_vswitch_hosts,
 };
 use crate::wait::{Progress, fail_if, interruption};
-use crate::{etcd, network};
+use crate::{etcd, network, open_vswitch};
 
 /// Timeout for the tools of a killed command to end.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -104,7 +106,14 @@ fn check(arguments: &UpArguments) -> Result<()> {
     if switches > 1 && arguments.network.fabric == Fabric::Plain {
         return Err(LabError::SwitchesOnPlain);
     }
-    if arguments.network.mtu == Mtu::Jumbo && arguments.network.switch.on_veth() == Hook::Xdp {
+    if arguments.network.switch == DataPlane::OpenFlow {
+        open_vswitch::find()?;
+        let NetworkArguments { fabric, topology, mtu, .. } = arguments.network;
+        if fabric == Fabric::Plain || topology == Shape::Turbokv || mtu == Mtu::Jumbo {
+            return Err(LabError::OpenFlowNetwork);
+        }
+    }
+    if arguments.network.mtu == Mtu::Jumbo && arguments.network.switch.hook() == Some(Hook::Xdp) {
         return Err(LabError::JumboAtXdp);
     }
     let ControlArguments { instances, store } = arguments.control;
@@ -169,6 +178,9 @@ fn new_state(scope: &Scope, arguments: &UpArguments, program: &Path) -> LabState
     let mut hosts = hosts(nodes, arguments.clients(), fabric, Layout::new(topology, switches, nodes));
     let ControlArguments { instances, store } = arguments.control;
     hosts.extend(control_hosts(instances, store == MetadataStore::Etcd));
+    if arguments.network.switch == DataPlane::OpenFlow {
+        hosts.extend(open_vswitch_hosts(switches as u8));
+    }
     let metadata = hosts.iter().filter(|host| host.instance().is_some());
     let metadata = metadata.map(|host| SocketAddrV4::new(host.address(), WIRE_PORT)).collect();
     let clients = hosts.iter().copied().filter(|host| matches!(host, Host::Client(_))).collect();
@@ -206,7 +218,7 @@ fn build(
         network::add_plain_host(lock, scope, Host::Fabric, arguments.network.mtu, &vrings)?;
     }
     let layout = state.layout();
-    let link_settings = LinkSettings { hook: state.switch, mtu: arguments.network.mtu };
+    let link_settings = LinkSettings { data_plane: state.switch, mtu: arguments.network.mtu };
     for (built, host) in state.hosts.iter().enumerate() {
         fail_if(interrupted)?;
         progress
@@ -236,7 +248,7 @@ fn create_files(scope: &Scope, arguments: &UpArguments, roles: Roles<'_>, state:
     let plan = Plan {
         write_set: arguments.write_set,
         keyspaces: keyspaces(arguments)?,
-        hook: state.switch,
+        data_plane: state.switch,
         nodes_coordinate: arguments.nodes_coordinate,
         kernel_get_mib: arguments.kernel_get_mib,
         link_mbit_per_second: arguments.link_mbit,

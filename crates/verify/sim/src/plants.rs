@@ -209,6 +209,7 @@ pub const PLANTS: &[Plant] = &[
     plant("values-unread", Hunt::Seeds(features::large_values::damaged)),
     plant("lease-to-removed", Hunt::Script("removed-but-reachable")),
     plant("lease-not-awaited", Hunt::Script("removed-but-reachable")),
+    plant("old-flows-forgotten", Hunt::Script("removed-but-reachable-by-old-flows")),
     plant("former-leases-forgotten", Hunt::Script("removed-but-reachable")),
     plant("get-without-write-back", Hunt::Seeds(by_quorum)),
     plant("one-replica-counts-twice", Hunt::Seeds(by_quorum)),

@@ -8,8 +8,8 @@ use nicekv_proto::scan::{PIECES_MAX, ScanLayout};
 use nicekv_proto::{HeaderLayout, Opcode};
 use nicekv_switch::control::{ControlReply, ControlRequest, SwitchAgent};
 use nicekv_switch::{
-    Backend as _, Counter, DatagramVerdict, Hop, HostId, HotEntry, Ingress, RecordEntry, Router, ScanRest,
-    TableSet, VringSet,
+    Backend as _, Counter, DatagramVerdict, Hop, HostId, HotEntry, Ingress, Matching, RecordEntry, Router,
+    ScanRest, TableSet, VringSet,
 };
 use nicekv_testkit::Random;
 use std::net::SocketAddrV4;
@@ -26,6 +26,9 @@ pub const METADATA_MAC: [u8; 6] = [2, 0, 0, 0, 3, 232];
 
 /// Separates the random sequence of switch clocks from all others.
 const CLOCKS: u64 = 0x636c_6f63_6b73;
+/// How long a switch that matches only headers goes on by old tables after it has acknowledged new
+/// ones. The longest is twice the time in which Open vSwitch renews its cache.
+const CACHED_NS: [u64; 3] = [1_000_000, 100_000_000, 1_000_000_000];
 
 #[derive(Clone)]
 pub struct Switch {
@@ -38,7 +41,21 @@ pub struct Switch {
     acknowledged: Option<Arc<TableSet>>,
     /// The newest term of a request that the switch has executed.
     obeyed_term: u64,
+    matching: Matching,
+    cached: Option<Cached>,
+    random: Random,
     violation: Option<String>,
+}
+
+/// The tables before the last change, by which a switch that matches only headers may still forward
+/// packets.
+#[derive(Clone)]
+struct Cached {
+    router: Router,
+    until_ns: u64,
+    /// Whether it has decisions about gets, and about other messages: it renews each by itself.
+    has_gets: bool,
+    has_others: bool,
 }
 
 /// Where a switch sends a datagram.
@@ -62,7 +79,18 @@ impl Switch {
         let nonce = (index as u64 + 1) << 32;
         let router = Router::new(vrings.clone()).expect("the rings are sound");
         let agent = new_agent(router, nonce, 0);
-        Self { agent, vrings, clock, nonce, acknowledged: None, obeyed_term: 0, violation: None }
+        Self {
+            agent,
+            vrings,
+            clock,
+            nonce,
+            acknowledged: None,
+            obeyed_term: 0,
+            matching: scenario.matching,
+            cached: None,
+            random,
+            violation: None,
+        }
     }
 
     /// Restarts the switch: its tables are gone, the newest term is remembered.
@@ -70,16 +98,18 @@ impl Switch {
         let router = Router::new(self.vrings.clone()).expect("as before");
         self.nonce += 1;
         self.agent = new_agent(router, self.nonce, self.agent.term());
-        self.acknowledged = None;
+        (self.acknowledged, self.cached) = (None, None);
     }
 
     /// Executes a request of the metadata service, and records which tables are acknowledged.
-    pub fn handle(&mut self, request: ControlRequest) -> ControlReply {
+    pub fn handle(&mut self, at_ns: u64, request: ControlRequest) -> ControlReply {
         let term = request.term();
         let tables = match &request {
             ControlRequest::Install { tables, .. } => Some(Arc::new(tables.clone())),
             _ => None,
         };
+        let before =
+            (self.matching == Matching::Headers && tables.is_some()).then(|| self.agent.backend().clone());
         let reply = self.agent.handle(request);
         if matches!(reply, ControlReply::Refused { .. }) {
             return reply;
@@ -93,6 +123,14 @@ impl Switch {
         self.obeyed_term = self.obeyed_term.max(term);
         if let (ControlReply::Installed { .. }, Some(tables)) = (&reply, tables) {
             self.acknowledged = Some(tables);
+            // Older decisions stay until it renews its cache.
+            self.cached.take_if(|cached| cached.until_ns <= at_ns);
+            let replaced = before.filter(|router| router.tables().is_some() && self.cached.is_none());
+            if let Some(router) = replaced {
+                let until_ns = at_ns + self.random.pick(&CACHED_NS);
+                let (has_gets, has_others) = self.random.pick(&[(true, false), (false, true), (true, true)]);
+                self.cached = Some(Cached { router, until_ns, has_gets, has_others });
+            }
         }
         reply
     }
@@ -107,7 +145,14 @@ impl Switch {
         bytes: &mut [u8],
     ) -> Forward {
         let now_ns = self.clock.now(at_ns).boot_ns;
+        self.cached.take_if(|cached| cached.until_ns <= at_ns);
         let ingress = port.map_or(Ingress::Socket, |port| Ingress::Port { port, mac: None });
+        if let Some(cached) = self.cached.as_mut().filter(|cached| cached.decides(bytes)) {
+            return match cached.router.process(now_ns, ingress, from, to, bytes) {
+                DatagramVerdict::NotVring => Forward::Plain,
+                passed => Forward::Hops(hops_of(passed).0),
+            };
+        }
         let missed_before = self.missed();
         let was_cut = port.is_some_and(|port| port >= TRUNK_PORT) && is_cut(bytes);
         let (hops, mut rest) = match self.agent.backend_mut().process(now_ns, ingress, from, to, bytes) {
@@ -219,6 +264,13 @@ impl Switch {
                 format!("a switch sends a datagram for {} to {hop:?}, which its tables do not name", to.ip());
             self.violate(what);
         }
+    }
+}
+
+impl Cached {
+    fn decides(&self, bytes: &[u8]) -> bool {
+        let opcode = HeaderLayout::peek(bytes).and_then(HeaderLayout::opcode);
+        if opcode == Some(Opcode::Get) { self.has_gets } else { self.has_others }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Programs whose package has another name.
-const PACKAGES: [(&str, &str); 19] = [
+const PACKAGES: [(&str, &str); 20] = [
     ("etcd", "etcd-server"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
@@ -13,6 +13,7 @@ const PACKAGES: [(&str, &str); 19] = [
     ("ovs-vsctl", "openvswitch-switch"),
     ("ovs-vswitchd", "openvswitch-switch"),
     ("ovsdb-server", "openvswitch-switch"),
+    ("ovsdb-tool", "openvswitch-switch"),
     ("redis-benchmark", "redis-tools"),
     ("redis-cli", "redis-tools"),
     ("script", "bsdutils"),

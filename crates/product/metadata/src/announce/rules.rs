@@ -19,8 +19,8 @@ use core::net::Ipv4Addr;
 use nicekv_proto::placement::{KeyOrder, KeyspaceSpec, VnodeBlock, vnode_blocks};
 use nicekv_proto::{NodeId, PartitionId};
 use nicekv_switch::{
-    Chain, Host, HostRole, MemberSet, MulticastEntry, Prefix, RecordEntry, Table, TableSet, UnicastEntry,
-    masked_entry,
+    Chain, Host, HostRole, Matching, MemberSet, MulticastEntry, Prefix, RecordEntry, Table, TableSet,
+    UnicastEntry, masked_entry, subset_entries,
 };
 
 use super::divisions;
@@ -69,7 +69,10 @@ pub(crate) fn compile_within(config: &Config, state: &State, divisions_max: usiz
         for (group, targets) in (0..).zip(&chunks.layout.groups) {
             let order: Vec<_> =
                 targets.iter().map(|target| target.map(|node| host_id(NodeId(node)))).collect();
-            tables.multicast.extend(masked_entry(ring, group, &order));
+            match config.matching {
+                Matching::Messages => tables.multicast.extend(masked_entry(ring, group, &order)),
+                Matching::Headers => tables.multicast.extend(subset_entries(ring, group, &order)),
+            }
         }
     }
     tables

@@ -8,7 +8,9 @@
 //!
 //! Invariant: a switch that has acknowledged a generation never forwards by older tables in this
 //! term: it keeps them, installs newer ones, or restarts empty and drops (R12). So an
-//! acknowledgement holds while the switch is disconnected.
+//! acknowledgement holds while the switch is disconnected. Switches that match only headers may forward by
+//! older tables for a while all the same, so removals do not rely on their acknowledgements
+//! ([`Situation::harmless`](crate::view::Situation::harmless)).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;

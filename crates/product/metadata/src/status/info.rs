@@ -78,6 +78,10 @@ pub struct KeyspaceInfo {
     /// Whether keys are partitioned by range instead of by digest.
     #[serde(default)]
     pub by_range: bool,
+    /// Whether requests must be sent to the address of their vnode, since switches match only
+    /// headers.
+    #[serde(default)]
+    pub by_vnode: bool,
     /// Number of replicas, R.
     #[serde(default)]
     pub replicas: usize,

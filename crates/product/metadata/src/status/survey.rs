@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use nicekv_proto::control::{DiskSpace, MemberRole};
 use nicekv_proto::placement::{KeyOrder, KeyspaceSpec, LoadBalancing, Protocol};
 use nicekv_proto::{KeyspaceId, NodeId, PartitionId};
-use nicekv_switch::Table;
+use nicekv_switch::{Matching, Table};
 
 use super::*;
 use crate::announce::divisions;
@@ -78,6 +78,7 @@ impl Metadata {
     pub fn cluster_info(&self) -> ClusterInfo {
         let info = |spec: &KeyspaceSpec| KeyspaceInfo {
             by_range: spec.order == KeyOrder::Range,
+            by_vnode: self.config.matching == Matching::Headers,
             id: spec.id.0,
             name: spec.name.clone(),
             unicast: spec.unicast,

@@ -102,6 +102,7 @@ pub(super) fn config(nodes: u16, replicas: usize) -> Config {
         keyspaces: vec![keyspace(replicas)],
         port: 7400,
         group_ring: Some(GroupRing::on_network(7400)),
+        matching: Default::default(),
         link_bits_per_second: LINK_BITS_PER_SECOND,
         balancing: Balancing::Source { clients: Prefix::new([10, 20, 2, 0], 24) },
         switches: vec![SwitchId(0), SwitchId(1)],

@@ -15,6 +15,7 @@ mod faults;
 mod fencing;
 mod forged;
 mod handoffs;
+mod headers_only;
 mod hot;
 mod keyspaces;
 mod migration;

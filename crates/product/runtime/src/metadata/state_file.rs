@@ -212,6 +212,7 @@ pub(super) mod tests {
             })],
             port: 7400,
             group_ring: None,
+            matching: Default::default(),
             link_bits_per_second: LINK_BITS_PER_SECOND,
             balancing: Balancing::None,
             switches: vec![SwitchId(0)],

@@ -56,6 +56,7 @@ fn a_leader_whose_compare_and_swap_fails_stops_at_once() {
         })],
         port: address.port(),
         group_ring: None,
+        matching: Default::default(),
         link_bits_per_second: LINK_BITS_PER_SECOND,
         balancing: Balancing::None,
         switches: vec![SwitchId(0)],

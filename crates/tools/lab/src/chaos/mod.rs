@@ -36,6 +36,7 @@ use nicekv_testkit::Random;
 
 use crate::arguments::{ChaosArguments, MetadataStore, NetworkArguments};
 use crate::commands;
+use crate::data_plane::DataPlane;
 use crate::error::{LabError, Result};
 use crate::faults;
 use crate::layout::Layout;
@@ -65,6 +66,9 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
     let &ChaosArguments { minutes, control, network, .. } = arguments;
     let NetworkArguments { fabric, .. } = network;
+    if network.switch == DataPlane::OpenFlow {
+        return Err(LabError::OpenFlowFaults);
+    }
     let further = further.collect::<String>();
     println!("chaos --minutes {minutes} --seed {seed} {control} {network}{further}");
     let interrupted = interruption()?;

@@ -114,7 +114,7 @@ fn configure(plan: &Plan) -> Result<String, String> {
     };
     let ports: serde_json::Map<String, Value> = plan.switches.iter().map(ports).collect();
     let config = json!({
-        "router_mac": plan.router_mac, "hook": plan.hook, "ports": ports, "nodes": nodes, "metadata": plan.metadata[0].address, "resp": plan.resp,
+        "router_mac": plan.router_mac, "hook": plan.data_plane, "ports": ports, "nodes": nodes, "metadata": plan.metadata[0].address, "resp": plan.resp,
     });
     Ok(config.to_string())
 }

@@ -19,6 +19,7 @@ mod messages;
 mod migration;
 mod nodes;
 mod objects;
+mod openflow;
 mod partitions;
 mod ranges;
 mod readme;

@@ -169,7 +169,7 @@ fn go_on_when_their_primary_is_killed(hook: &str) {
 #[test]
 fn messages_go_on_when_their_primary_is_killed() {
     as_root_in_long_runs("messages_go_on_when_their_primary_is_killed", || {
-        go_on_when_their_primary_is_killed("tc")
+        go_on_when_their_primary_is_killed("tc");
     });
 }
 

@@ -19,6 +19,7 @@ pub use crate::workload::{HURRY, Workload};
 use answers::{answer, not_applied};
 use nicekv_client::{Addressing, ClientCore, Config, Counters, Keyspace, Request, Waiters};
 use nicekv_proto::{ClientId, Form, KeyspaceId, Now, OpId, Status};
+use nicekv_switch::Matching;
 use nicekv_testkit::Random;
 use scans::Scanning;
 use shared_reads::Sharing;
@@ -48,6 +49,7 @@ pub struct Client {
     first_keys: usize,
     /// Keyspaces that were created during the run.
     further: Vec<Keyspace>,
+    matching: Matching,
     /// Where the client receives datagrams.
     pub address: SocketAddrV4,
     /// When the client's loop runs next.
@@ -82,8 +84,8 @@ pub(crate) fn now(at_ns: u64) -> Now {
 
 /// Makes clients differ: half address vnodes directly, and some do not know the number of
 /// partitions, or know an outdated one.
-fn vary(keyspace: &mut Keyspace, id: ClientId) {
-    if id.0 % 2 == 1 {
+fn vary(keyspace: &mut Keyspace, id: ClientId, matching: Matching) {
+    if id.0 % 2 == 1 || matching == Matching::Headers {
         keyspace.addressing = Addressing::Vnode;
     }
     keyspace.partition_bits = match id.0 / 2 % 3 {
@@ -97,7 +99,7 @@ impl Client {
     pub fn new(id: ClientId, address: SocketAddrV4, scenario: &Scenario, nodes: Vec<SocketAddrV4>) -> Self {
         let Scenario { workload, coordination, .. } = scenario;
         let mut keyspaces = known_to_clients(&scenario.keyspaces);
-        keyspaces.iter_mut().for_each(|keyspace| vary(keyspace, id));
+        keyspaces.iter_mut().for_each(|keyspace| vary(keyspace, id, scenario.matching));
         let mut config = Config { keyspaces: keyspaces.clone(), ..Config::new(id, keyspaces[0]) };
         (config.retry.min, config.message_value_bytes_max) = (workload.retry_min, workload.whole_bytes_max);
         (config.coordination, config.nodes) = (*coordination, nodes);
@@ -110,6 +112,7 @@ impl Client {
             first: keyspaces,
             first_keys: workload.keys.len(),
             further: Vec::new(),
+            matching: scenario.matching,
             address,
             turn_at_ns: None,
             call_at_ns: workload.begins_ns,
@@ -135,9 +138,12 @@ impl Client {
 
     /// Replaces the list of keyspaces that were created during the run.
     pub fn learn(&mut self, keyspaces: &[Keyspace]) {
-        let all: Vec<Keyspace> = self.first.iter().chain(keyspaces).copied().collect();
-        self.core.set_keyspaces(&all);
         self.further = keyspaces.to_vec();
+        if self.matching == Matching::Headers {
+            self.further.iter_mut().for_each(|keyspace| keyspace.addressing = Addressing::Vnode);
+        }
+        let all: Vec<Keyspace> = self.first.iter().chain(&self.further).copied().collect();
+        self.core.set_keyspaces(&all);
     }
 
     fn knows(&self, keyspace: u16) -> Option<&Keyspace> {

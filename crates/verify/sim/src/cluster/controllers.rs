@@ -142,6 +142,7 @@ impl Cluster {
             switches: (0..self.switches.len()).map(|switch| SwitchId(switch as u16)).collect(),
             services: (0..self.scenario.instances).map(service).collect(),
             topology: self.topology(),
+            matching: self.scenario.matching,
             timing: self.scenario.timing(),
             hot: Default::default(),
         }
@@ -400,7 +401,7 @@ impl Cluster {
                 self.tally.count("tables refused for want of a port");
                 ControlReply::Failed { generation: tables.generation, reason: "no such port".into() }
             }
-            _ => self.switches[switch].handle(request),
+            _ => self.switches[switch].handle(self.queue.now_ns(), request),
         };
         if matches!(reply, ControlReply::Refused { .. }) {
             self.tally.count("requests of an old leader refused by a switch");

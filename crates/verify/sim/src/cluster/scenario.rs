@@ -10,7 +10,7 @@ use nicekv_metadata::Timing;
 use nicekv_proto::Duration;
 use nicekv_proto::limits::PORT_DEFAULT;
 use nicekv_proto::placement::{GroupRing, ring_pairs};
-use nicekv_switch::{Prefix, VringConfig, VringSet};
+use nicekv_switch::{Matching, Prefix, VringConfig, VringSet};
 use std::net::Ipv4Addr;
 
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Scenario {
     pub balancing: bool,
     /// Whether the switches replace the source addresses, as the user-space switch does.
     pub hides_sources: bool,
+    /// How deep the switches look into packets.
+    pub matching: Matching,
     /// Whether nodes' kernels answer gets.
     pub kernel_gets: bool,
     /// Interval of changes to the hot entries in switches; 0: there are none.

@@ -9,6 +9,7 @@ pub(crate) mod coordination;
 pub mod empty_keys;
 pub(crate) mod full_partitions;
 pub(crate) mod hashes;
+pub(crate) mod headers_only;
 pub mod hot_keys;
 pub(crate) mod kernel_gets;
 pub mod large_values;

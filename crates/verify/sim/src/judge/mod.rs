@@ -73,7 +73,7 @@ pub fn draw(seed: u64) -> Scenario {
         (faults.memory, faults.slow, faults.crash) = (0, 0, faults.crash.max(200));
         faults.power_loss = faults.power_loss.max(random.pick(&[0, 20]));
     }
-    scenario
+    features::headers_only::draw(scenario, seed)
 }
 
 /// The same without transactions, messages, hashes and lost disks.
@@ -96,6 +96,7 @@ pub(crate) fn draw_single(seed: u64) -> Scenario {
         balancing: random.below(3) > 0,
         edges,
         hides_sources: random.below(2) == 0 && !edges,
+        matching: Default::default(),
         kernel_gets: features::kernel_gets::drawn(seed),
         hot_interval_ns: 0,
         hot_values: true,

@@ -1,9 +1,11 @@
 //! Network partitions, in both directions or in one (docs/FAULTS.md rows 11 to 13 and 26).
 
 use super::common::{as_it_is, cut_both, removed_but_reachable, two_switches};
-use super::script::Script;
+use super::script::{Played, Script, Stage};
 use crate::cluster::{Direction, Fault};
 use crate::network::Host;
+use nicekv_proto::Duration;
+use nicekv_switch::Matching;
 
 pub(super) const SCRIPTS: &[Script] = &[
     Script {
@@ -61,31 +63,22 @@ pub(super) const SCRIPTS: &[Script] = &[
         what: "a secondary is removed, does not learn it, and has a long lease; a switch with old tables still sends gets to it",
         shape: removed_but_reachable,
         play: |stage| {
-            let victim = Host::Node(stage.secondary()?);
-            for other in (0..stage.cluster.nodes().len()).map(Host::Node).filter(|node| *node != victim) {
-                cut_both(stage, victim, other);
-            }
-            stage.inject(Fault::Cut { from: Host::Metadata, to: victim });
-            if stage.random.below(3) > 0 {
-                stage.inject(Fault::Cut { from: victim, to: Host::Metadata });
-            }
             stage.inject(Fault::AgentCut { switch: 1, away_ns: 3_000_000_000 });
-            if stage.random.below(2) == 0 {
-                let delay_ms = stage.random.between(1, 200);
-                stage.run(delay_ms);
-                stage.inject(Fault::MetadataCrash { downtime_ns: 1_000_000 });
-            }
-            stage.run(2_000);
-            let answered = stage.answered();
-            stage.run(600);
-            let all_done = stage.cluster.clients().iter().all(|client| client.is_done());
-            if stage.answered() == answered && !all_done {
-                stage
-                    .violations
-                    .push("nothing is answered although the removed node's lease is over (V)".into());
-            }
-            Some(())
+            let has_crash = stage.random.below(2) == 0;
+            remove_a_reachable_secondary(stage, has_crash)
         },
+    },
+    Script {
+        name: "removed-but-reachable-by-old-flows",
+        row: 13,
+        what: "the same, and the switch acknowledges tables without it, but goes on by the old ones as Open vSwitch may",
+        shape: |scenario| {
+            removed_but_reachable(scenario);
+            (scenario.switches, scenario.matching) = (1, Matching::Headers);
+            // The part of the lease for gets through switches is longer than a switch needs.
+            scenario.timing.lease = Duration::from_millis(900);
+        },
+        play: |stage| remove_a_reachable_secondary(stage, false),
     },
     Script {
         name: "multicast-misses-one",
@@ -105,3 +98,28 @@ pub(super) const SCRIPTS: &[Script] = &[
         },
     },
 ];
+
+/// A secondary is removed and does not learn it, while clients reach it.
+fn remove_a_reachable_secondary(stage: &mut Stage, has_crash: bool) -> Played {
+    let victim = Host::Node(stage.secondary()?);
+    for other in (0..stage.cluster.nodes().len()).map(Host::Node).filter(|node| *node != victim) {
+        cut_both(stage, victim, other);
+    }
+    stage.inject(Fault::Cut { from: Host::Metadata, to: victim });
+    if stage.random.below(3) > 0 {
+        stage.inject(Fault::Cut { from: victim, to: Host::Metadata });
+    }
+    if has_crash {
+        let delay_ms = stage.random.between(1, 200);
+        stage.run(delay_ms);
+        stage.inject(Fault::MetadataCrash { downtime_ns: 1_000_000 });
+    }
+    stage.run(3_000);
+    let answered = stage.answered();
+    stage.run(600);
+    let all_done = stage.cluster.clients().iter().all(|client| client.is_done());
+    if stage.answered() == answered && !all_done {
+        stage.violations.push("nothing is answered although the removed node's lease is over (V)".into());
+    }
+    Some(())
+}

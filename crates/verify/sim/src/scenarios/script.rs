@@ -74,6 +74,7 @@ fn busy() -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        matching: Default::default(),
         kernel_gets: false,
         hot_interval_ns: 0,
         hot_values: false,

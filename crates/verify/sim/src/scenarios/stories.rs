@@ -282,6 +282,7 @@ pub(crate) fn quiet(nodes: usize, clients: usize, keys: &[&[u8]]) -> Scenario {
         edges: false,
         balancing: true,
         hides_sources: false,
+        matching: Default::default(),
         kernel_gets: false,
         hot_interval_ns: 0,
         hot_values: false,

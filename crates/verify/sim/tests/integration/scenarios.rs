@@ -58,6 +58,7 @@ rows! {
     row_12_primary_deaf_or_dumb 12 "primary-deaf-or-dumb";
     row_13_primary_cut_from_metadata 13 "primary-cut-from-metadata";
     row_13_removed_but_reachable 13 "removed-but-reachable";
+    row_13_removed_but_reachable_by_old_flows 13 "removed-but-reachable-by-old-flows";
     row_26_multicast_misses_one 26 "multicast-misses-one";
     row_14_loss 14 "loss";
     row_15_duplication 15 "duplication";

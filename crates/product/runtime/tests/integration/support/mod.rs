@@ -72,6 +72,7 @@ fn configuration(nodes: u8, port: u16) -> Config {
         keyspaces: vec![KeyspaceSpec::of(&KeyspaceDefaults { id, replicas, partitions, rings })],
         port,
         group_ring: None,
+        matching: Default::default(),
         link_bits_per_second: LINK_BITS_PER_SECOND,
         balancing: Balancing::None,
         switches: vec![SwitchId(0)],

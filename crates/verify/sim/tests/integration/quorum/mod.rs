@@ -30,6 +30,7 @@ pub(crate) fn scenario(replicas: u8, write_set: u8) -> Scenario {
         edges: false,
         balancing: false,
         hides_sources: false,
+        matching: Default::default(),
         kernel_gets: false,
         hot_interval_ns: 0,
         hot_values: false,
