@@ -57,7 +57,7 @@ impl FromStr for DataPlane {
         if name == "openflow" {
             return Ok(Self::OpenFlow);
         }
-        name.parse().map(Self::Kernel).map_err(|_| format!("{name:?} is none of auto, xdp, tc, openflow"))
+        name.parse().map(Self::Kernel).map_err(|_| format!("{name:?} is not xdp, tc, auto or openflow"))
     }
 }
 

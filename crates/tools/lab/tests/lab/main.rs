@@ -224,7 +224,10 @@ fn mistakes_are_refused_with_one_line() {
     lab.refuses(&["up", "--nodes", "101"], "101 nodes");
     lab.refuses(&["up", "--clients", "0"], "0 clients");
     let unknown = lab.command(&["up", "--switch", "XDP"]).output().unwrap();
-    assert!(unknown.status.code() == Some(2) && text(&unknown.stderr).contains("is not xdp, tc or auto"));
+    assert!(
+        unknown.status.code() == Some(2)
+            && text(&unknown.stderr).contains("is not xdp, tc, auto or openflow")
+    );
     for command in
         [&["status"][..], &["kill", "node-0"], &["start", "node-0"], &["exec", "node-0", "--", "true"]]
     {
