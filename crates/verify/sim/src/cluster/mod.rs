@@ -148,6 +148,7 @@ fn surroundings_of(scenario: &Scenario, seed: u64) -> Surroundings {
 impl Cluster {
     /// Creates a cluster and starts all its processes.
     pub fn new(scenario: Scenario, seed: u64) -> Self {
+        let scenario = crate::features::headers_only::where_possible(scenario);
         assert!(scenario.workload.has_distinct_keys(), "each key has one history");
         let mut random = Random::new(seed);
         let surroundings = surroundings_of(&scenario, seed);
