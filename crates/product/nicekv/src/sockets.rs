@@ -89,14 +89,17 @@ impl KnownSockets {
 
     pub(crate) fn switch(mut self, config: &ClusterConfig, section: &SwitchSection) -> Self {
         let SwitchSection { name, metrics, .. } = section;
-        // A switch in the kernel receives requests without sockets.
-        if let SwitchKind::OpenFlow { controller, .. } = section.kind() {
-            self.add(name, TCP, controller.into(), "the OpenFlow switch");
-        }
-        if section.kind() == SwitchKind::UserSpace {
-            let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, config.port));
-            let socket = self.add(name, UDP, any, "gets and puts to the vrings");
-            socket.device = Some(section.device().to_owned());
+        match section.kind() {
+            SwitchKind::UserSpace => {
+                let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, config.port));
+                let socket = self.add(name, UDP, any, "gets and puts to the vrings");
+                socket.device = Some(section.device().to_owned());
+            }
+            SwitchKind::OpenFlow { controller, .. } => {
+                self.add(name, TCP, controller.into(), "the OpenFlow switch");
+            }
+            // It receives requests without sockets.
+            SwitchKind::Kernel { .. } => {}
         }
         self.metrics(name, *metrics)
     }

@@ -140,30 +140,20 @@ fn switches(plan: &Plan) -> Vec<SwitchSection> {
 
 /// A switch's interfaces have the names of the hosts at their other ends.
 fn switch_section(plan: &Plan, planned: &PlannedSwitch) -> SwitchSection {
-    let trunk = |port: &PlannedPort| port.is_trunk.then(|| port.device.clone());
-    let ports = planned.ports.iter();
-    let ports = match plan.data_plane {
-        DataPlane::Kernel(hook) => ports
-            .map(|port| PortSection {
-                number: port.number,
-                device: Some(port.device.clone()),
-                hook,
-                trunk: trunk(port),
-            })
-            .collect(),
-        // The switch tells its controller which ports it has.
-        DataPlane::OpenFlow => ports
-            .filter(|port| port.is_trunk)
-            .map(|port| PortSection {
-                number: port.number,
-                device: None,
-                hook: Hook::default(),
-                trunk: trunk(port),
-            })
-            .collect(),
+    let hook = match plan.data_plane {
+        DataPlane::Kernel(hook) => Some(hook),
+        DataPlane::OpenFlow => None,
     };
+    let port = |port: &PlannedPort| PortSection {
+        number: port.number,
+        device: hook.map(|_| port.device.clone()),
+        hook: hook.unwrap_or_default(),
+        trunk: port.is_trunk.then(|| port.device.clone()),
+    };
+    // An OpenFlow switch tells its controller which other ports it has.
+    let ports = planned.ports.iter().filter(|port| hook.is_some() || port.is_trunk).map(port).collect();
     let section = switch(&planned.name, planned.control.clone(), plan.router_mac, ports, &planned.directory);
-    let openflow = (plan.data_plane == DataPlane::OpenFlow).then_some(nicekv_lab::CONTROLLER);
+    let openflow = hook.is_none().then_some(nicekv_lab::CONTROLLER);
     SwitchSection { openflow, ..section }
 }
 

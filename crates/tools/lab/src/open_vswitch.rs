@@ -3,7 +3,7 @@
 //! `pause`; `nicekv switch` beside them is the datapath's controller.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::data_plane::CONTROLLER;
@@ -25,14 +25,11 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Fails if Open vSwitch is not installed.
 pub(crate) fn find() -> Result<()> {
-    for tool in [DATABASE, DATAPATH, "ovsdb-tool", "ovs-vsctl"] {
-        let version =
-            Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !version.is_ok_and(|status| status.success()) {
-            return Err(LabError::ToolMissing { tool: tool.into() });
-        }
+    let tools = [DATABASE, DATAPATH, "ovsdb-tool", "ovs-vsctl"];
+    match tools.into_iter().find(|tool| !nicekv_testkit::is_installed(tool)) {
+        Some(tool) => Err(LabError::ToolMissing { tool: tool.into() }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The files of a switch's Open vSwitch.

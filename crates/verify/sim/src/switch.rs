@@ -26,7 +26,7 @@ pub const METADATA_MAC: [u8; 6] = [2, 0, 0, 0, 3, 232];
 
 /// Separates the random sequence of switch clocks from all others.
 const CLOCKS: u64 = 0x636c_6f63_6b73;
-/// How long a switch that matches only headers goes on by old tables after it has acknowledged new
+/// How long a switch that matches only headers keeps using old tables after it has acknowledged new
 /// ones. The longest is twice the time in which Open vSwitch renews its cache.
 const CACHED_NS: [u64; 3] = [1_000_000, 100_000_000, 1_000_000_000];
 

@@ -71,8 +71,8 @@ fn wait(config: Config) -> u64 {
     cluster.run_until(400, "activated", |cluster| partition(cluster, id).activated)
 }
 
-/// Such a switch may go on by its old tables after its acknowledgement, so only the end of the
-/// lease shows that a removed member does not answer any more (R6).
+/// Such a switch may keep using its old tables after it has acknowledged new ones, so a removed member
+/// stops answering for certain only when its lease expires (R6).
 #[test]
 fn an_epoch_waits_for_the_whole_lease_of_a_removed_member() {
     let (fast, slow) = (wait(config(3, 3)), wait(headers_only(3, 3)));

@@ -1,5 +1,5 @@
 //! Runs in which switches match only headers, as those of OpenFlow do: clients address vnodes, and a
-//! switch may go on by its old tables for a while after it has acknowledged new ones.
+//! switch may keep using its old tables for a while after it has acknowledged new ones.
 
 use crate::cluster::Scenario;
 use crate::keyspace::Shape;

@@ -67,7 +67,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "removed-but-reachable-by-old-flows",
         row: 13,
-        what: "the same, and the switch acknowledges tables without it, but goes on by the old ones as Open vSwitch may",
+        what: "the same, and the switch acknowledges tables without it, but keeps using the old ones, as Open vSwitch may",
         shape: |scenario| {
             removed_but_reachable(scenario);
             (scenario.switches, scenario.matching) = (1, Matching::Headers);
