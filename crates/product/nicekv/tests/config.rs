@@ -215,16 +215,18 @@ fn with_switches(role: &str, switches: &str) -> String {
 }
 
 #[test]
-fn trunk_example_of_the_documents_is_valid() {
+fn switch_examples_of_the_documents_are_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/guide/operations.md");
     let text = std::fs::read_to_string(path).unwrap();
     let examples = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let examples: Vec<&str> = examples.filter(|example| example.contains("[[switches]]")).collect();
-    let [first, second, rack] = examples[..] else { panic!("{examples:?}") };
-    let mut alone = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
-    alone.add("rack", &with_switches("switch", rack));
-    let output = alone.check();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let [openflow, first, second, rack] = examples[..] else { panic!("{examples:?}") };
+    for example in [openflow, rack] {
+        let mut alone = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
+        alone.add("switch", &with_switches("switch", example));
+        let output = alone.check();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    }
     let files = |homes: [&str; 3]| {
         let mut files = Files { directory: tempfile::tempdir().unwrap(), paths: Vec::new() };
         let mut metadata = with_switches("metadata", &format!("{first}\n{second}"));
