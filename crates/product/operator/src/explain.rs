@@ -15,7 +15,7 @@ use nicekv_metadata::{ClusterInfo, MemberStatus, NodeStatus, PartitionStatus, St
 use nicekv_proto::placement::match_digest;
 use nicekv_runtime::admin;
 use nicekv_runtime::control_plane::{AdminRequest, NodeAnswer, SwitchAnswer};
-use nicekv_switch::control::Lookup;
+use nicekv_switch::control::{Lookup, Met};
 use nicekv_switch::{HostId, HotEntry, MemberSet, Prefix};
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -244,6 +244,9 @@ fn describe_switch(answer: &SwitchAnswer, nodes: &[NodeStatus], from: Option<Ipv
         node.map_or(format!("host {}", host.0), |node| node.name.clone())
     };
     let packets = |hits: Option<u64>| hits.map_or(String::new(), |hits| format!(" ({hits} packets)"));
+    fn flow<E>(met: &Met<E>) -> String {
+        met.native.as_ref().map_or(String::new(), |native| format!(", flow {native}"))
+    }
     let entry =
         |table: &str, prefix: Prefix, to: String, hits| format!("{table} {prefix} to {to}{}", packets(hits));
     let mut lines = vec![format!("switch {switch}: generation {generation} of term {term}")];
@@ -262,20 +265,20 @@ fn describe_switch(answer: &SwitchAnswer, nodes: &[NodeStatus], from: Option<Ipv
         (None, None) => "  get: no entry, dropped".into(),
         (Some(met), None) => {
             let to = to_host(met.entry.host);
-            format!("  get: {}", entry("unicast_vring", met.entry.destination, to, met.hits))
+            format!("  get: {}{}", entry("unicast_vring", met.entry.destination, to, met.hits), flow(met))
         }
     });
     let shown = found.divisions.iter().filter(|met| from.is_none_or(|from| division(from) == Some(met)));
     lines.extend(shown.map(|met| {
         let to = name(met.entry.host);
-        format!("       from {}", entry("division", met.entry.source, to, met.hits))
+        format!("       from {}{}", entry("division", met.entry.source, to, met.hits), flow(met))
     }));
     lines.push(match (found.multicast.as_ref(), record) {
         (_, Some(met)) => format!("  put: record to {}{}", to_all(&met.entry.members), packets(met.hits)),
         (None, None) => "  put: no entry, dropped".into(),
         (Some(met), None) => {
             let to = to_all(&met.entry.members);
-            format!("  put: {}", entry("multicast_vring", met.entry.destination, to, met.hits))
+            format!("  put: {}{}", entry("multicast_vring", met.entry.destination, to, met.hits), flow(met))
         }
     });
     lines.extend(found.hot.as_ref().map(|entry| describe_hot_entry(entry, name)));

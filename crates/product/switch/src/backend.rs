@@ -34,6 +34,12 @@ pub trait Backend {
     /// its count in a new generation that has the same match.
     fn entry_hits(&self, table: Table) -> Result<Vec<u64>, BackendError>;
 
+    /// How the switch has stored the entry at this position of a table, in words that an operator
+    /// finds in the switch's own tools. `None`: as the entry is shown.
+    fn native_entry(&self, _table: Table, _position: usize) -> Option<String> {
+        None
+    }
+
     /// Client requests among the hits of each entry, in the same order (TurboKV §5.1). Messages
     /// between nodes in a multicast ring do not count.
     fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError>;

@@ -11,6 +11,7 @@ use nicekv_runtime::control_plane::AdminRequest;
 use nicekv_switch_xdp::Hook;
 use serde_json::{Value, json};
 
+use crate::data_plane::DataPlane;
 use crate::error::{LabError, Result};
 use crate::faults;
 use crate::launch::{last_log_line, spawn};
@@ -238,7 +239,8 @@ fn merged(scope: &Scope, state: &LabState, mut cluster: Value) -> Value {
     let counts = faults::counts(scope, state).unwrap_or_default();
     let faults = |host: Host| {
         let mut faults = json!(state.faults.get(&host)?);
-        if state.fabric == Fabric::Plain {
+        // Only the eBPF programs count.
+        if state.fabric == Fabric::Plain || state.switch == DataPlane::OpenFlow {
             return Some(faults);
         }
         let counts = counts.get(&host).copied().unwrap_or_default();

@@ -68,10 +68,6 @@ pub enum LabError {
         "Open vSwitch connects switches of one tree, with frames of 1500 bytes: leave out --fabric plain, --topology turbokv and --mtu 9000, or --switch openflow"
     )]
     OpenFlowNetwork,
-    #[error(
-        "faults of links are injected by the eBPF programs of the switch, which Open vSwitch does not have: use kill and pause, or --switch tc"
-    )]
-    OpenFlowFaults,
     #[error("`{command}` failed: {reason}")]
     Tool { command: String, reason: String },
     #[error("cannot {operation} {path}: {source}", path = path.display())]

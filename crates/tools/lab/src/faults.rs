@@ -6,10 +6,10 @@
 //!   nicekv lab start switch | switch-restart ────────┘
 //! ```
 //!
-//! On a plain network faults are nftables rules at the bridge's ports ([`nftables`]).
+//! On a plain network and with Open vSwitch, faults are nftables rules ([`nftables`]).
 //!
-//! The state file lists the faults. A restarted switch gets them some milliseconds after it begins
-//! to forward. The management link between the switch and the metadata service has no port and no
+//! The state file lists the faults. A restarted switch gets those in its programs some milliseconds
+//! after it begins to forward. The management link between the switch and the metadata service has no port and no
 //! faults.
 
 mod nftables;
@@ -47,9 +47,6 @@ fn at_port(faults: &LinkFaults) -> PortFaults {
 pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut LinkFaults)) -> Result<()> {
     let _lock = Lock::take(scope)?;
     let mut state = LabState::load(scope)?.ok_or(LabError::NotRunning)?;
-    if state.switch == DataPlane::OpenFlow {
-        return Err(LabError::OpenFlowFaults);
-    }
     let hosts = match host {
         Some(name) => vec![state.host_mut(name)?.name],
         None => state.hosts.iter().map(|host| host.name).filter(|host| host.is_at_port()).collect(),
@@ -68,10 +65,10 @@ pub(crate) fn change(scope: &Scope, host: Option<&str>, change: impl Fn(&mut Lin
 /// Applies the faults in the state file to the plain network, or to the running switches.
 pub(crate) fn apply(scope: &Scope, state: &LabState) -> Result<()> {
     if state.fabric == Fabric::Plain {
-        return nftables::apply(scope, state);
+        return nftables::apply_at_bridge(scope, state);
     }
     if state.switch == DataPlane::OpenFlow {
-        return Ok(());
+        return nftables::apply_at_ends(scope, state);
     }
     state.layout().switches().try_for_each(|switch| apply_at(scope, state, switch))
 }

@@ -3,12 +3,13 @@
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
 
-use nicekv_client::Keyspace;
+use nicekv_client::{Addressing, Keyspace};
 use nicekv_proto::placement::KeyspaceSpec;
 
 use crate::arguments::{ControlArguments, Engine, NetworkArguments, UpArguments};
 use crate::clients::{Client, RespClient};
 use crate::commands;
+use crate::data_plane::DataPlane;
 use crate::error::{LabError, Result};
 use crate::faults;
 use crate::launch::last_log_line;
@@ -42,6 +43,7 @@ pub(crate) struct TestLab {
     pub(crate) scope: Scope,
     /// All keyspaces, the default one first.
     pub(crate) keyspaces: Vec<KeyspaceSpec>,
+    addressing: Addressing,
     kept: bool,
 }
 
@@ -75,7 +77,10 @@ impl TestLab {
         };
         up::bring_up(&scope, &arguments, roles, interrupted)?;
         let keyspaces = up::all_keyspaces(&arguments)?;
-        let lab = Self { scope, keyspaces, kept: false };
+        // An OpenFlow switch does not see the digest, which finds the vnode in a ring.
+        let addressing =
+            if network.switch == DataPlane::OpenFlow { Addressing::Vnode } else { Addressing::Ring };
+        let lab = Self { scope, keyspaces, addressing, kept: false };
         for spare in NODES..NODES + spares {
             commands::start_unwatched(&lab.scope, Host::Node(spare))?;
         }
@@ -89,6 +94,7 @@ impl TestLab {
             replication: spec.replication(),
             order: spec.order,
             is_hot: spec.is_hot(),
+            addressing: self.addressing,
             ..spec.vrings(WIRE_PORT).into()
         };
         let keyspaces = self.keyspaces.iter().map(keyspace).collect();

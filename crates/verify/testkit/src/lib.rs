@@ -19,6 +19,14 @@ pub use programs::{is_installed, needs, not_run, package};
 pub use queue::Queue;
 pub use random::Random;
 
+/// Whether a slow test runs, as in `.ci/long`. If not, prints that it is skipped.
+pub fn runs_slow(test: &str) -> bool {
+    if !runs_long() {
+        not_run("NICEKV_TESTS=long", test);
+    }
+    runs_long()
+}
+
 /// Whether tests run in full, as in `.ci/long`: all seeds, all bounds. Otherwise they run a sample
 /// that takes a minute.
 pub fn runs_long() -> bool {

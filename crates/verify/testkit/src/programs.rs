@@ -5,11 +5,12 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Programs whose package has another name.
-const PACKAGES: [(&str, &str); 20] = [
+const PACKAGES: [(&str, &str); 21] = [
     ("etcd", "etcd-server"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("ovs-appctl", "openvswitch-switch"),
+    ("ovs-ofctl", "openvswitch-switch"),
     ("ovs-vsctl", "openvswitch-switch"),
     ("ovs-vswitchd", "openvswitch-switch"),
     ("ovsdb-server", "openvswitch-switch"),

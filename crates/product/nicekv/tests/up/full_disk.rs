@@ -112,6 +112,9 @@ fn row_09_deletes_on_a_full_disk_that_three_nodes_share_make_room_for_puts() {
 
 #[test]
 fn row_09_deletes_of_large_values_make_room_for_puts() {
+    if !nicekv_testkit::runs_slow("row_09_deletes_of_large_values_make_room_for_puts") {
+        return;
+    }
     deletes_make_room(240, 3_200, 100);
 }
 

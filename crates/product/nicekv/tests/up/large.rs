@@ -48,6 +48,9 @@ fn large_values_survive_kill_minus_9() {
 
 #[test]
 fn gateway_value_limit_is_configurable() {
+    if !nicekv_testkit::runs_slow("gateway_value_limit_is_configurable") {
+        return;
+    }
     let scratch = tempfile::tempdir().unwrap();
     let up = Up::start(scratch.path(), &["--engine", "memory", "--gateway-value-mib", "65"]);
     let mut redis = up.redis();

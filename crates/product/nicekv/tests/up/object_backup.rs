@@ -85,6 +85,9 @@ fn while_objects_move(here: &Path, act: impl FnOnce() -> String) -> String {
 
 #[test]
 fn objects_are_backed_up_during_moves_and_restored_during_collection() {
+    if !nicekv_testkit::runs_slow("objects_are_backed_up_during_moves_and_restored_during_collection") {
+        return;
+    }
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let up = Up::start(here, &["--data-dir", "data", "--keyspace", "objects=chunks=multicast"]);

@@ -90,6 +90,9 @@ fn chunks(scratch: &Path, words: &[&str]) -> u64 {
 
 #[test]
 fn garbage_collection_spares_objects_being_put() {
+    if !nicekv_testkit::runs_slow("garbage_collection_spares_objects_being_put") {
+        return;
+    }
     let scratch = tempfile::tempdir().unwrap();
     let here = scratch.path();
     let _up = Up::start(here, &["--data-dir", "data"]);

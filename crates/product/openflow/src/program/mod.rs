@@ -29,6 +29,8 @@ mod layout;
 mod tests;
 
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use nicekv_switch::{Counter, Table};
@@ -78,6 +80,28 @@ pub struct Program {
     pub groups: BTreeMap<Buckets, u32>,
     /// Packets per second from each port, by meter number.
     pub meters: BTreeMap<u32, u32>,
+}
+
+impl Program {
+    /// The flow that matches clients' requests for the entry at this position, and its group, as
+    /// `ovs-ofctl` shows them.
+    pub fn describe_entry(&self, table: Table, position: usize) -> Option<String> {
+        let of_entry = |flow: &Flow| match flow.meaning {
+            Meaning::Entry { table: of, position: at, is_from_node } => {
+                of == table && at as usize == position && !is_from_node
+            }
+            _ => false,
+        };
+        let (FlowKey { table, priority, .. }, flow) = self.flows.iter().find(|(_, flow)| of_entry(flow))?;
+        let group = flow.instructions.iter().find_map(|instruction| match instruction {
+            Instruction::Apply(actions) => actions.iter().find_map(|action| match action {
+                Action::Group(number) => Some(format!(",actions=group:{number}")),
+                _ => None,
+            }),
+            _ => None,
+        });
+        Some(format!("table={table},priority={priority}{}", group.unwrap_or_default()))
+    }
 }
 
 /// Tables contain what an OpenFlow switch cannot match or write.

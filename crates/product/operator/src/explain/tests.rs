@@ -36,9 +36,9 @@ fn healthy() -> Explanation {
     let members = MemberSet::new([HostId(1), HostId(2), HostId(3)]);
     let multicast = MulticastEntry { destination: ring([127, 11, 0, 0]), members, chain: None, places: None };
     let found = Found {
-        unicast: Some(Met { entry: unicast, hits: Some(5) }),
-        divisions: vec![Met { entry: division, hits: None }],
-        multicast: Some(Met { entry: multicast, hits: Some(6) }),
+        unicast: Some(Met { entry: unicast, hits: Some(5), native: None }),
+        divisions: vec![Met { entry: division, hits: None, native: None }],
+        multicast: Some(Met { entry: multicast, hits: Some(6), native: Some("table=5".into()) }),
         record: None,
         hosts: vec![],
         hot: None,
@@ -93,7 +93,7 @@ fn agreement_is_stated_and_every_hop_shown() {
         "  node-1: primary, Serving; reports epoch 4, consistent, leads, log at decision 12",
         "  get: unicast_vring 127.10.0.0/16 to host 1 (5 packets)",
         "       from division 10.20.2.0/24 to host 2",
-        "  put: multicast_vring 127.11.0.0/16 to host 1, host 2, host 3 (6 packets)",
+        "  put: multicast_vring 127.11.0.0/16 to host 1, host 2, host 3 (6 packets), flow table=5",
         "agree",
     ] {
         assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");

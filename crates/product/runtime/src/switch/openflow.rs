@@ -406,6 +406,10 @@ impl Backend for OpenFlowSwitch {
         Ok(self.installed.as_ref().map(|tables| self.tally.hits(tables, table)).unwrap_or_default())
     }
 
+    fn native_entry(&self, table: Table, position: usize) -> Option<String> {
+        self.connection.as_ref()?.controller.program().describe_entry(table, position)
+    }
+
     fn entry_requests(&self, table: Table) -> Result<Vec<EntryRequests>, BackendError> {
         Ok(self.installed.as_ref().map(|tables| self.tally.requests(tables, table)).unwrap_or_default())
     }

@@ -11,7 +11,7 @@ use crate::Hook;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
 /// One of this many mutations is tried in an ordinary run.
-const ORDINARY_SHARE: usize = 8;
+const ORDINARY_SHARE: usize = 16;
 
 /// Mutations of the programs: (hook at which the fixtures run, file, original text, replacement).
 const MUTATIONS: [(Hook, &str, &str, &str); 69] = [

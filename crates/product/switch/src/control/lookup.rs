@@ -52,6 +52,8 @@ pub struct Met<E> {
     pub entry: E,
     /// The hits of the entry; `None`: the switch did not report them.
     pub hits: Option<u64>,
+    /// The entry in the words of the switch's own protocol, if it has one ([`Backend::native_entry`]).
+    pub native: Option<String>,
 }
 
 /// The entries that match a key.
@@ -121,5 +123,5 @@ fn longest<E: Entry>(entries: &[E], address: [u8; 4]) -> Option<usize> {
 
 fn met<B: Backend, E: Entry + Clone>(backend: &B, entries: &[E], at: usize) -> Met<E> {
     let hits = backend.entry_hits(E::TABLE).ok().and_then(|hits| hits.get(at).copied());
-    Met { entry: entries[at].clone(), hits }
+    Met { entry: entries[at].clone(), hits, native: backend.native_entry(E::TABLE, at) }
 }

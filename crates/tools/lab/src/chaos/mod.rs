@@ -66,9 +66,6 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
     let further = arguments.keyspaces.iter().map(|text| format!(" --keyspace {text}"));
     let &ChaosArguments { minutes, control, network, .. } = arguments;
     let NetworkArguments { fabric, .. } = network;
-    if network.switch == DataPlane::OpenFlow {
-        return Err(LabError::OpenFlowFaults);
-    }
     let further = further.collect::<String>();
     println!("chaos --minutes {minutes} --seed {seed} {control} {network}{further}");
     let interrupted = interruption()?;
@@ -79,6 +76,7 @@ pub(crate) fn run(base: &Scope, arguments: &ChaosArguments, roles: Roles<'_>) ->
         fabric,
         instances: control.instances as u8,
         has_etcd: control.store == MetadataStore::Etcd,
+        has_open_vswitch: network.switch == DataPlane::OpenFlow,
         layout: Layout::new(network.topology, network.switches, usize::from(NODES + SPARES)),
     };
     let (named, driven) = lab.keyspaces.iter().cloned().partition::<Vec<_>, _>(|spec| spec.chunks.is_some());

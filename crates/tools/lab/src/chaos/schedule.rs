@@ -51,6 +51,8 @@ pub(crate) struct Targets {
     pub(crate) instances: u8,
     /// Whether each instance has a member of etcd on its host.
     pub(crate) has_etcd: bool,
+    /// Whether switches are Open vSwitches, with processes of their own beside the controllers.
+    pub(crate) has_open_vswitch: bool,
     pub(crate) layout: Layout,
 }
 
@@ -123,6 +125,11 @@ enum Kind {
     RestartSwitch,
     KillEdge,
     PauseSwitchOrEdge,
+    /// The datapath of an Open vSwitch. Its controller may have a fault at the same time.
+    KillDatapath,
+    PauseDatapath,
+    /// The database of an Open vSwitch; never together with the datapath, which starts by it.
+    KillDatabase,
     /// Cuts everything behind a switch.
     CutSwitch,
     Unplug,
@@ -147,6 +154,9 @@ fn kinds(targets: Targets) -> Vec<(u64, Kind)> {
     }
     if targets.has_etcd {
         kinds.extend([(1, Kind::KillEtcd), (2, Kind::PauseEtcd), (1, Kind::CutInstance)]);
+    }
+    if targets.has_open_vswitch {
+        kinds.extend([(2, Kind::KillDatapath), (1, Kind::PauseDatapath), (1, Kind::KillDatabase)]);
     }
     let links = targets.layout.links().len();
     if links > 0 {
@@ -229,6 +239,8 @@ fn draw_fault(random: &mut Random, targets: Targets) -> Fault {
         (Fabric::Plain, _) => random.pick(&[node, node, Host::Client(0), Host::Client(1)]),
     };
     let process = switch.edge().unwrap_or(switch);
+    let number = switch.switch().unwrap_or_default();
+    let (datapath, database) = (Host::OvsDatapath(number), Host::OvsDatabase(number));
     use FaultEvent as Event;
     let mut lasts = |least, most| random.between(least, most);
     let of = |host, start, end, duration_ms| Fault {
@@ -260,6 +272,9 @@ fn draw_fault(random: &mut Random, targets: Targets) -> Fault {
         Kind::PauseSwitchOrEdge => {
             of(switch, Event::Pause(process), Event::Resume(process), lasts(20, 1_000))
         }
+        Kind::KillDatapath => kill(datapath, lasts(50, 1_000)),
+        Kind::PauseDatapath => pause(datapath, lasts(20, 1_000)),
+        Kind::KillDatabase => of(datapath, Event::Kill(database), Event::Start(database), lasts(50, 1_000)),
         Kind::CutSwitch => cut(further.unwrap_or(node), lasts(50, 1_500)),
         Kind::Unplug => {
             let duration_ms = lasts(50, 3_000);
@@ -291,6 +306,7 @@ mod tests {
         let (mut most_away, mut kinds) = (0, BTreeSet::new());
         let control = [(1, false), (3, true)].into_iter().cycle();
         let tree = |switches| Layout::new(Shape::Tree, switches, 5);
+        let mut processes = BTreeSet::new();
         let fabrics = [
             (Fabric::Switch, tree(1)),
             (Fabric::Switch, tree(3)),
@@ -300,7 +316,8 @@ mod tests {
         ];
         let fabrics = fabrics.into_iter().cycle();
         for (seed, ((fabric, layout), (instances, has_etcd))) in (0..400).zip(fabrics.zip(control)) {
-            let targets = Targets { nodes: 5, fabric, instances, has_etcd, layout };
+            let has_open_vswitch = fabric == Fabric::Switch && seed % 2 == 1;
+            let targets = Targets { nodes: 5, fabric, instances, has_etcd, has_open_vswitch, layout };
             let events = draw(&mut Random::new(seed), targets, 10_000);
             assert_eq!(events, draw(&mut Random::new(seed), targets, 10_000));
             let (mut away, mut lasting) = (BTreeSet::new(), 0i32);
@@ -318,6 +335,12 @@ mod tests {
                     | FaultEvent::Cut(host, ..)
                     | FaultEvent::Pause(host) => {
                         assert!(away.insert(host), "{host} has two faults at once");
+                        if let Host::OvsDatapath(number) | Host::OvsDatabase(number) = host {
+                            assert!(has_open_vswitch);
+                            processes.insert(host);
+                            let both = [Host::OvsDatapath(number), Host::OvsDatabase(number)];
+                            assert!(!both.iter().all(|host| away.contains(host)));
+                        }
                     }
                     FaultEvent::Start(host)
                     | FaultEvent::StartHost(host)
@@ -335,5 +358,6 @@ mod tests {
         }
         assert_eq!(most_away, NODES_AWAY_MAX);
         assert_eq!(kinds.len(), 13, "{kinds:?}");
+        assert!(processes.contains(&Host::OvsDatapath(2)) && processes.contains(&Host::OvsDatabase(0)));
     }
 }

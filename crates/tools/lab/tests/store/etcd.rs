@@ -47,7 +47,7 @@ fn wait_for_other(lab: &LabUnderTest, old: &str) -> String {
 
 #[test]
 fn puts_go_on_when_leaders_are_killed_and_paused() {
-    with_etcd("puts_go_on_when_leaders_are_killed_and_paused", || {
+    with_etcd_in_long_runs("puts_go_on_when_leaders_are_killed_and_paused", || {
         let lab = up("etcd");
         Load::during(&lab, |load| {
             let first = leader(&status(&lab));

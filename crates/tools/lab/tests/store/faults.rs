@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fixture::{LabUnderTest, text};
 use crate::load::{Load, Redis};
 use crate::tap::Tap;
-use crate::{NODES, TIMEOUT, Victim, as_root, nicekv, status, wait_for};
+use crate::{NODES, TIMEOUT, Victim, as_root, as_root_in_long_runs, nicekv, status, wait_for};
 
 pub(crate) fn is_ready(status: &Value) -> bool {
     status["ready"] == true
@@ -22,7 +22,7 @@ pub(crate) fn is_out(status: &Value, node: usize) -> bool {
 
 #[test]
 fn puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused() {
-    as_root("puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused", || {
+    as_root_in_long_runs("puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused", || {
         let lab = LabUnderTest::up("cut", &[]);
         Load::during(&lab, |load| {
             // A node receives nothing, sends nothing, does neither, or is paused for longer than
@@ -50,7 +50,7 @@ fn puts_go_on_when_nodes_are_cut_off_and_when_one_is_paused() {
 
 #[test]
 fn puts_go_on_with_loss_and_duplicates() {
-    as_root("puts_go_on_with_loss_and_duplicates", || {
+    as_root_in_long_runs("puts_go_on_with_loss_and_duplicates", || {
         let lab = LabUnderTest::up("loss", &["--nodes", "3", "--engine", "memory"]);
         Load::during(&lab, |load| {
             lab.succeeds(&["duplicate", "30"]);
@@ -166,7 +166,7 @@ fn chaos_finds_nothing_and_leaves_nothing() {
 
 #[test]
 fn nothing_acknowledged_is_missing_when_the_power_comes_back() {
-    as_root("nothing_acknowledged_is_missing_when_the_power_comes_back", || {
+    as_root_in_long_runs("nothing_acknowledged_is_missing_when_the_power_comes_back", || {
         let lab = LabUnderTest::new("p");
         let output = lab.succeeds(&["power-loss", "--times", "5", "--seed", "7"]);
         let said = text(&output.stdout);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::fixture::LabUnderTest;
 use crate::kernel_gets::{outcome, until};
 use crate::load::{Redis, StopOnDrop};
-use crate::{POLL_PAUSE, TIMEOUT, as_root, status, succeeds};
+use crate::{POLL_PAUSE, TIMEOUT, as_root, as_root_in_long_runs, status, succeeds};
 
 const KEY: &str = "color";
 const NODES: usize = 6;
@@ -149,7 +149,7 @@ fn is_in_the_switch(name: &str, arguments: &[&str], has_holders: bool) {
 
 #[test]
 fn the_switch_answers_gets_of_a_hot_key_at_tc_beside_nodes() {
-    as_root("the_switch_answers_gets_of_a_hot_key_at_tc_beside_nodes", || {
+    as_root_in_long_runs("the_switch_answers_gets_of_a_hot_key_at_tc_beside_nodes", || {
         is_in_the_switch("hot-tc", &["--nodes", "6", "--switch", "tc"], true);
     });
 }

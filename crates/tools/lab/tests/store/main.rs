@@ -112,7 +112,9 @@ fn as_root(name: &str, test: impl FnOnce()) {
 
 /// A slow test. Other tests of an ordinary run touch its subject, too.
 fn as_root_in_long_runs(name: &str, test: impl FnOnce()) {
-    if nicekv_testkit::runs_long() { as_root(name, test) } else { not_run("NICEKV_TESTS=long", name) }
+    if nicekv_testkit::runs_slow(name) {
+        as_root(name, test);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::fixture::LabUnderTest;
 use crate::load::{Load, Redis};
-use crate::{as_root, nicekv, status, succeeds, wait_for};
+use crate::{as_root_in_long_runs, nicekv, status, succeeds, wait_for};
 
 const KEY: &str = "color";
 
@@ -34,7 +34,7 @@ fn pair(lab: &LabUnderTest, key: &str) -> [String; 2] {
 
 #[test]
 fn partitions_are_split_and_merged_while_clients_write() {
-    as_root("partitions_are_split_and_merged_while_clients_write", || {
+    as_root_in_long_runs("partitions_are_split_and_merged_while_clients_write", || {
         let lab = LabUnderTest::up("partitions", &["--nodes", "3", "--spares", "1"]);
         let config = lab.config();
         let mut redis = Redis::on(&lab, "client-0");

@@ -1,9 +1,9 @@
 //! Values of all sizes in all kinds of keyspaces, through the switch in the kernel.
 
-use crate::as_root;
 use crate::fixture::LabUnderTest;
 use crate::load::Redis;
 use crate::matrix_table::{KINDS, SIZE_MAX, check_sizes, keyspace_arguments};
+use crate::{as_root, as_root_in_long_runs};
 
 fn values_of_all_sizes(hook: &str) {
     let keyspaces = keyspace_arguments();
@@ -30,5 +30,5 @@ fn values_of_all_sizes_are_what_was_set_at_tc() {
 
 #[test]
 fn values_of_all_sizes_are_what_was_set_at_xdp() {
-    as_root("values_of_all_sizes_are_what_was_set_at_xdp", || values_of_all_sizes("xdp"));
+    as_root_in_long_runs("values_of_all_sizes_are_what_was_set_at_xdp", || values_of_all_sizes("xdp"));
 }

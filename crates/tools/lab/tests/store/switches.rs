@@ -59,7 +59,7 @@ fn a_put_crosses_the_trunk_once_and_arrives_once_at_each_replica() {
 
 #[test]
 fn clients_at_every_switch_go_on_when_one_is_restarted_killed_or_cut_off() {
-    as_root("clients_at_every_switch_go_on_when_one_is_restarted_killed_or_cut_off", || {
+    as_root_in_long_runs("clients_at_every_switch_go_on_when_one_is_restarted_killed_or_cut_off", || {
         let lab = LabUnderTest::up("chain", &["--switches", "2"]);
         let members = |status: &Value| {
             let of = |partition: &Value| partition["members"].as_array().unwrap().clone();

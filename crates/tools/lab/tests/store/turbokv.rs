@@ -10,7 +10,7 @@ use crate::faults::is_ready;
 use crate::fixture::LabUnderTest;
 use crate::load::{Load, Redis};
 use crate::tap::{Packet, Tap};
-use crate::{TIMEOUT, as_root, scan_until_split, status, succeeds_on, wait_for};
+use crate::{TIMEOUT, as_root_in_long_runs, scan_until_split, status, succeeds_on, wait_for};
 
 /// Opcodes of the scrub, which members exchange independently of puts.
 const SCRUB: [u8; 3] = [Opcode::ScrubPage as u8, Opcode::RepairRequest as u8, Opcode::RepairReply as u8];
@@ -25,7 +25,7 @@ const TOLD_MIN: usize = 12;
 
 #[test]
 fn ordered_chains_behind_eight_switches_are_written_read_and_scanned_and_survive_unplugged_links() {
-    as_root(
+    as_root_in_long_runs(
         "ordered_chains_behind_eight_switches_are_written_read_and_scanned_and_survive_unplugged_links",
         || {
             let keyspace = ["--keyspace", "orders=range,chain", "--engine", "memory"];

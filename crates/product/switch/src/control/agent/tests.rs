@@ -199,13 +199,17 @@ fn lookup_finds_the_matching_entries_without_counting() {
     for _ in 0..2 {
         let (generation, found) = look(&mut agent);
         assert_eq!(generation, Some(7));
-        assert_eq!(found.unicast, Some(Met { entry: specific, hits: Some(3) }), "the longest prefix");
+        assert_eq!(
+            found.unicast,
+            Some(Met { entry: specific, hits: Some(3), native: None }),
+            "the longest prefix"
+        );
         assert_eq!(
             found.divisions,
-            [Met { entry: division(9), hits: Some(0) }],
+            [Met { entry: division(9), hits: Some(0), native: None }],
             "the divisions of its partition"
         );
-        let members = Met { entry: installed.multicast[1].clone(), hits: Some(0) };
+        let members = Met { entry: installed.multicast[1].clone(), hits: Some(0), native: None };
         assert_eq!(found.multicast, Some(members));
         assert_eq!(found.hosts.iter().map(|host| host.id.0).collect::<Vec<_>>(), [2, 3]);
     }
