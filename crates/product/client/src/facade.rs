@@ -17,6 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures_channel::oneshot;
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::chunk::Round;
 use nicekv_proto::number::LongDouble;
 use nicekv_proto::{Condition, Duration, ExpireCondition, Expiry, Form, KeyspaceId, Now, OpId, Operation};

@@ -1,7 +1,7 @@
 //! Helpers that tests of several crates share.
 //!
-//! * [`Random`] and [`Queue`]: random numbers and simulated time, for the simulator, the checker's
-//!   tests, and the lab's chaos;
+//! * [`Random`] and [`Queue`]: random numbers and simulated time, for the simulator, the lab's
+//!   chaos, and tests with a network of their own;
 //! * [`needs`]: external programs. A test that needs one begins with it, and does nothing if the
 //!   program is missing:
 //!

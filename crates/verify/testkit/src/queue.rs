@@ -80,4 +80,10 @@ impl<E> Queue<E> {
             }
         }
     }
+
+    /// Like [`Self::next_before`], but also takes an event at `end_ns` itself.
+    pub fn next_until(&mut self, end_ns: u64) -> Option<E> {
+        let is_due = self.peek_before(end_ns.saturating_add(1)).is_some();
+        self.next_before(if is_due { u64::MAX } else { end_ns })
+    }
 }

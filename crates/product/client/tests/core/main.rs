@@ -13,6 +13,7 @@ use nicekv_proto::{
     ClientId, Condition, Datagram, Duration, Epoch, Expiry, KeyspaceId, MatchRange, OpId, Opcode, Operation,
     PartitionId, Replication, Reply, Status, Update,
 };
+use nicekv_testkit::Random;
 use world::{REPLICA, World};
 
 const MS: u64 = 1_000_000;
@@ -258,11 +259,7 @@ fn timeout_follows_slow_replicas() {
 #[test]
 fn every_op_completes_once_over_a_lossy_network() {
     let mut world = World::with(|config| config.in_flight_max = 64);
-    let mut random = 1u64;
-    let mut chance = move |one_in: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (random >> 33).is_multiple_of(one_in)
-    };
+    let mut random = Random::new(1);
     let (mut submitted, mut completed) = (0u32, 0u32);
     let mut expected = [None; 64];
     while completed < 5_000 {
@@ -275,10 +272,10 @@ fn every_op_completes_once_over_a_lossy_network() {
             let Datagram::Get(get) = Datagram::decode(&bytes).unwrap().1 else { panic!() };
             let reply = Reply { value: Some(get.key), ..Reply::bare(get.op, Status::Ok) };
             world.now.boot_ns += 10_000;
-            if !chance(4) {
+            if random.below(4) > 0 {
                 world.reply(reply);
             }
-            if chance(4) {
+            if random.below(4) == 0 {
                 world.reply(reply);
             }
         }

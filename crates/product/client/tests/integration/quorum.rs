@@ -4,6 +4,7 @@
 use nicekv_client::{
     ClientCore, Config, Keyspace, OPERATION_TIMEOUT, OperationError, Outcome, Request, SubmitError,
 };
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::limits::{KEY_BYTES_MAX, small_value_bytes_max};
 use nicekv_proto::number::LongDouble;
 use nicekv_proto::placement::Vrings;

@@ -8,9 +8,9 @@ use nicekv_proto::{
     ClientId, Condition, Datagram, Duration, Epoch, Expiry, Form, KeyDigest, KeyspaceId, NodeId, Now, OpId,
     Opcode, Operation, PartitionId, Reply, Status, Update,
 };
+use nicekv_testkit::{Queue, Random};
 use nicekv_transport::{Received, Receiver, Report};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -58,14 +58,11 @@ impl Replica {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 enum To {
     Replica(usize),
     Client,
 }
-
-/// A datagram in the network: arrival time, sequence number, destination, bytes.
-type Carried = (u64, u64, To, Vec<u8>);
 
 /// How a request ended.
 #[derive(Debug, PartialEq)]
@@ -99,9 +96,9 @@ pub(crate) struct World {
     /// The primary does not reply with what it has decided.
     pub(crate) is_mute: bool,
     decided: BTreeMap<OpId, Status>,
-    random: u64,
-    count: u64,
-    flight: BinaryHeap<Reverse<Carried>>,
+    random: Random,
+    /// Datagrams by arrival time, with their destinations.
+    in_flight: Queue<(To, Vec<u8>)>,
     /// Datagrams that the client has sent.
     pub(crate) sent: Vec<(Opcode, OpId)>,
     /// Number of GSO batches of chunks that the client has sent.
@@ -141,19 +138,12 @@ impl World {
             token: TOKEN,
             is_mute: false,
             decided: BTreeMap::new(),
-            random: seed | 1,
-            count: 0,
-            flight: BinaryHeap::new(),
+            random: Random::new(seed),
+            in_flight: Queue::default(),
             sent: Vec::new(),
             gso_batches: 0,
             finished: Vec::new(),
         }
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) % bound.max(1)
     }
 
     pub(crate) fn submit(&mut self, request: Request<'_>, timeout_ms: u64) -> usize {
@@ -181,12 +171,11 @@ impl World {
     }
 
     fn carry(&mut self, to: To, bytes: &[u8]) {
-        let copies = 1 + u64::from(self.below(1000) < self.weather.duplicate);
+        let copies = 1 + u64::from(self.random.below(1000) < self.weather.duplicate);
         for _ in 0..copies {
-            if self.below(1000) >= self.weather.loss {
-                let at_ns = self.now.boot_ns + DELAY_NS + self.below(self.weather.jitter_ns);
-                self.count += 1;
-                self.flight.push(Reverse((at_ns, self.count, to, bytes.to_vec())));
+            if self.random.below(1000) >= self.weather.loss {
+                let at_ns = self.now.boot_ns + DELAY_NS + self.random.below(self.weather.jitter_ns);
+                self.in_flight.at(at_ns, (to, bytes.to_vec()));
             }
         }
     }
@@ -396,7 +385,7 @@ impl World {
         }
     }
 
-    /// Advances to the next event and processes it.
+    /// Advances to the next arrival or deadline and processes it.
     pub(crate) fn step(&mut self) {
         self.advance();
         self.take_events();
@@ -404,7 +393,6 @@ impl World {
 
     /// The same, but leaves completions in the client.
     pub(crate) fn advance(&mut self) {
-        let arrives = self.flight.peek().map(|Reverse((at_ns, ..))| *at_ns);
         let now_ns = self.now.boot_ns;
         let takes =
             |(node, it): &(usize, &Replica)| !it.is_down && self.place(NodeId(*node as u16)).is_some();
@@ -412,14 +400,17 @@ impl World {
         let transfers = members.flat_map(|(_, it)| it.transfers.values());
         let there = transfers.filter(|it| !it.receiver.is_abandoned(now_ns) && !it.receiver.is_complete());
         let receivers = there.map(|it| it.receiver.next_deadline());
-        let next_ns =
-            receivers.chain(arrives).chain(self.client.next_deadline()).min().expect("something is to do");
-        self.now.boot_ns = next_ns.max(now_ns + 1);
-        assert!(self.now.boot_ns < 17_000 * MS + END_NS, "it does not end");
-        while self.flight.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= self.now.boot_ns) {
-            let Some(Reverse((_, _, to, bytes))) = self.flight.pop() else { unreachable!("there is one") };
+        let deadline_ns = receivers.chain(self.client.next_deadline()).min().unwrap_or(u64::MAX);
+        let mut until_ns = deadline_ns.max(now_ns + 1);
+        // All datagrams of one instant arrive before anything is sent in response.
+        while let Some((to, bytes)) = self.in_flight.next_until(until_ns) {
+            // A test may have moved `now` beyond this arrival.
+            until_ns = self.in_flight.now_ns().max(now_ns);
+            self.now.boot_ns = until_ns;
             self.arrive(to, &bytes);
         }
+        self.now.boot_ns = until_ns;
+        assert!(self.now.boot_ns < 17_000 * MS + END_NS, "it does not end");
         self.client.handle_deadline(self.now);
         self.transmit();
         self.reports();

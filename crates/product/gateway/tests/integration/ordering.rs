@@ -3,10 +3,11 @@
 
 use crate::support;
 
+use nicekv_testkit::Random;
 use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
-use support::{Resp, World, draw, request};
+use support::{Resp, World, request};
 
 fn pipeline(commands: &[String]) -> Vec<u8> {
     let words = |command: &String| request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
@@ -117,11 +118,11 @@ fn model(keys: &mut HashMap<String, String>, command: &str) -> String {
     }
 }
 
-fn command(seed: &mut u64) -> String {
-    let mut key = || format!("k{}", draw(seed, 3));
+fn command(random: &mut Random) -> String {
+    let mut key = || format!("k{}", random.below(3));
     let (a, b) = (key(), key());
-    let value = draw(seed, 10);
-    match draw(seed, 10) {
+    let value = random.below(10);
+    match random.below(10) {
         0..3 => format!("GET {a}"),
         3..5 => format!("SET {a} {value}"),
         5 => format!("GETSET {a} {value}"),
@@ -139,8 +140,8 @@ fn reordered_requests_change_no_reply() {
         world.store.lock().unwrap().disorder = seed;
         let address = world.gateway(|_| ());
         let mut connection = Resp::connect(address);
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let commands: Vec<_> = (0..300).map(|_| command(&mut state)).collect();
+        let mut random = Random::new(seed);
+        let commands: Vec<_> = (0..300).map(|_| command(&mut random)).collect();
         connection.stream.write_all(&pipeline(&commands)).unwrap();
         let mut keys = HashMap::new();
         for command in &commands {

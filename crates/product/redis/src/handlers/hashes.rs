@@ -9,6 +9,7 @@ use crate::plan::{BuiltOperation, BuiltUpdate, Plan, PlannedRequest};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use nicekv_client::Request;
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::hash::{Field, Name};
 use nicekv_proto::limits::HASH_BYTES_MAX;
 use nicekv_proto::number::{LongDouble, parse_integer};

@@ -6,6 +6,7 @@ use crate::error::CommandError;
 use crate::finish::Finish;
 use crate::plan::Plan;
 use nicekv_client::Request;
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::Operation;
 use nicekv_proto::number::LongDouble;
 

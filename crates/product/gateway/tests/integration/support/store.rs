@@ -3,6 +3,7 @@
 mod forms;
 mod scripts;
 
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::number::{LongDouble, parse_integer};
 use nicekv_proto::placement::key_digest;
 use nicekv_proto::publish::{Listen, ListenKind, Listening, Publish, Published};

@@ -6,6 +6,7 @@
 
 use crate::ValuePart;
 use alloc::vec::Vec;
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::large::Reference;
 use nicekv_proto::limits::{LONG_VALUE_BYTES_MAX, VALUE_BYTES_MAX};
 use nicekv_proto::number::{LongDouble, parse_integer};

@@ -1,6 +1,7 @@
 //! The effects of operations on hashes, and on parts of plain values.
 
 use super::Stored;
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::hash::{Field, Name};
 use nicekv_proto::number::{LongDouble, parse_integer};
 use nicekv_proto::{Form, Operation, Status, Update};

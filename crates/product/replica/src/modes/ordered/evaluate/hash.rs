@@ -4,6 +4,7 @@ use super::{KeyValue, Verdict};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
+use nicekv_numbers::Arithmetic;
 use nicekv_proto::hash::{Field, Name};
 use nicekv_proto::limits::HASH_BYTES_MAX;
 use nicekv_proto::number::{LongDouble, parse_integer};
