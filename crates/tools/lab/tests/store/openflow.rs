@@ -13,7 +13,7 @@ fn dump(lab: &LabUnderTest, what: &str) -> String {
     let directory = status(lab)["config"].as_str().unwrap().replace("config.toml", "ovs-switch");
     let directory = format!("OVS_RUNDIR={directory}");
     let ofctl = ["exec", "switch", "--", "env", &directory, "ovs-ofctl", "-O", "OpenFlow13", what, "br0"];
-    text(&lab.succeeds(&ofctl).stdout).into()
+    text(&lab.succeeds(&ofctl).stdout)
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn chaos_finds_nothing_behind_two_open_vswitches() {
         let switches = ["--switch", "openflow", "--switches", "2"];
         let quorum = ["--keyspace", "sessions=replication=quorum,write-set=2"];
         let chaos = [&["chaos", "--minutes", "0.2", "--seed", "3"][..], &switches, &quorum].concat();
-        let said = text(&lab.succeeds(&chaos).stdout).to_owned();
+        let said = text(&lab.succeeds(&chaos).stdout);
         assert!(said.contains("linearizable, all read back"), "{said}");
         let said = text(
             &lab.succeeds(&["power-loss", "--times", "1", "--seed", "3", "--switch", "openflow"]).stdout,
