@@ -274,6 +274,9 @@ impl Findings {
                 "missing: an OpenFlow switch needs the Ethernet address of the next hop to the virtual rings",
             );
         }
+        if switch.requests_per_second.is_some() && switch.openflow.is_none() {
+            self.add(place("requests_per_second"), "is only for an OpenFlow switch (openflow); remove it");
+        }
         for (at, port) in switch.ports.iter().enumerate() {
             let place = |field: &str| place(&format!("ports.{at}.{field}"));
             match switch.kind() {

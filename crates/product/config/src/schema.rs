@@ -263,6 +263,7 @@ pub(crate) static SWITCHES: Section = Section {
         key("control", Kind::OneOrTexts(ADDRESS), "[\"10.30.0.1:7400\"]", "`control` addresses of all metadata instances, reached without passing this switch's ports").optional("required in the switch's own file").of(&[Switch]),
         key("router_mac", MAC, "\"02:00:00:00:00:01\"", "kernel and OpenFlow switch: Ethernet address of the next hop to the virtual rings, in every host's neighbour table").optional("a user-space switch").of(SWITCH_FILES),
         key("openflow", Kind::Text(ADDRESS), "\"10.30.0.9:6653\"", "OpenFlow switch: where its controller, `nicekv switch`, waits for it to connect").optional("no OpenFlow switch").of(SWITCH_FILES),
+        key("requests_per_second", Kind::Integer(1, u32::MAX as u64), "1000000", "OpenFlow switch: most requests per second from a port that leads to no server; those above are dropped").optional("1000000").of(&[Switch]),
         key("ports", Kind::Tables(&PORTS), "[{ number = 11, device = \"port-11\", trunk = \"switch-1\" }]", "kernel switch: its interfaces; OpenFlow switch, and the metadata service: only the trunks").optional("none").of(SWITCH_FILES),
         key("hosts", Kind::Tables(&HOSTS), "[{ name = \"node-0\", port = 2 }, { name = \"metadata\", port = 1 }]", "servers that are connected here at another port than their `switch_port`").optional("none").of(&[Metadata]),
         key("device", Kind::Text("an interface"), "\"lo\"", "user-space switch: the interface whose addresses include the virtual rings").optional("lo").of(&[Switch]),

@@ -8,6 +8,7 @@ use nicekv_runtime::BusyPoll;
 use nicekv_switch_xdp::Hook;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// `[timing]`
@@ -280,6 +281,8 @@ pub struct SwitchSection {
         deserialize_with = "address::deserialize_optional_v4"
     )]
     pub openflow: Option<SocketAddrV4>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<NonZero<u32>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortSection>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -311,6 +314,13 @@ pub enum SwitchKind {
 
 impl SwitchSection {
     const DEVICE: &str = "lo";
+    /// More than a client host needs, and too few to fill the queues of a switch.
+    const REQUESTS_PER_SECOND: NonZero<u32> = NonZero::new(1_000_000).expect("not zero");
+
+    /// Most requests per second from a port of an OpenFlow switch that leads to no server.
+    pub fn requests_per_second(&self) -> u32 {
+        self.requests_per_second.unwrap_or(Self::REQUESTS_PER_SECOND).get()
+    }
 
     pub fn kind(&self) -> SwitchKind {
         match (self.router_mac, self.openflow) {

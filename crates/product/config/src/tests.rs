@@ -4,7 +4,7 @@
 use crate::cluster::ClusterConfig;
 use crate::read::parse_with;
 use crate::templates::Template;
-use crate::{GatewaySection, HotSection, Replication, TimingSection};
+use crate::{GatewaySection, HotSection, MacAddress, Replication, SwitchKind, TimingSection};
 use nicekv_proto::NodeId;
 use nicekv_proto::placement::GroupRing;
 use std::net::Ipv4Addr;
@@ -243,6 +243,35 @@ fn switch_control_is_one_address_or_a_list() {
     assert_eq!(control("\"10.30.0.1:7400\"").unwrap().switches[0].control.len(), 1);
     assert_eq!(control("[\"10.30.0.1:7400\", \"10.30.1.1:7400\"]").unwrap().switches[0].control.len(), 2);
     assert!(control("7400").unwrap_err().contains("7400 is not ADDR:PORT, or a list of them"));
+}
+
+#[test]
+fn an_openflow_switch_has_an_address_for_hosts_and_only_trunks() {
+    let with = |lines: &str| {
+        let begin = EXAMPLE.find("\n[[switches]]").unwrap() + 1;
+        let end = EXAMPLE[begin..].find("\n[log]").map_or(EXAMPLE.len(), |end| begin + end);
+        let section = "[[switches]]\nname = \"switch\"\ncontrol = [\"10.30.0.1:7400\"]\n";
+        parse(&format!("{}{section}{lines}\n{}", &EXAMPLE[..begin], &EXAMPLE[end..]))
+    };
+    let (mac, openflow) = ("router_mac = \"02:00:00:00:00:01\"", "openflow = \"10.30.0.9:6653\"");
+    let section = |lines: &str| with(lines).unwrap().switches[0].clone();
+    let controller = "10.30.0.9:6653".parse().unwrap();
+    let expected = SwitchKind::OpenFlow { controller, router_mac: MacAddress([2, 0, 0, 0, 0, 1]) };
+    let usual = section(&format!("{mac}\n{openflow}"));
+    assert_eq!((usual.kind(), usual.requests_per_second()), (expected, 1_000_000));
+    let bounded = section(&format!("{mac}\n{openflow}\nrequests_per_second = 5000"));
+    assert_eq!(bounded.requests_per_second(), 5000);
+    let port = |fields: &str| format!("{mac}\n{openflow}\nports = [{{ {fields}, trunk = \"switch-1\" }}]");
+    for (lines, error) in [
+        (openflow.to_owned(), "router_mac: missing: an OpenFlow switch needs the Ethernet address"),
+        (port("number = 0"), "ports[0].number: is 0, but the ports of an OpenFlow switch begin with 1"),
+        (port("number = 9, device = \"eth1\""), "ports[0].device: is only for a kernel switch; remove it"),
+        (format!("{mac}\n{openflow}\nrequests_per_second = 0"), "0 is not an integer from 1 to 4294967295"),
+        ("requests_per_second = 9".into(), "requests_per_second: is only for an OpenFlow switch"),
+    ] {
+        let refused = with(&lines).unwrap_err();
+        assert!(refused.contains(error), "{lines}: {refused}");
+    }
 }
 
 #[test]

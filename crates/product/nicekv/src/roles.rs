@@ -52,9 +52,6 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 const SCRIPT_WORKER: &str = "script-worker";
 /// How many timeouts of an etcd endpoint fit into a leader's lease.
 const ASKED_PER_LEASE: u32 = 5;
-/// Most requests per second that a port of an OpenFlow switch without a server may send: more than a
-/// client host needs, and too few to fill the queues of the switch.
-const PORT_REQUESTS_PER_SECOND: u32 = 1_000_000;
 
 /// Opens or creates a data directory of the cluster.
 pub(crate) fn open_directory(path: &Path, cluster: u128, owner: &str) -> Result<DataDirectory, Failure> {
@@ -295,7 +292,7 @@ pub(crate) fn run_switch(
                 router_mac: router_mac.0,
                 ports: BTreeSet::new(),
                 trunks: trunks(section).map(|port| port.number).collect(),
-                requests_per_second: Some(PORT_REQUESTS_PER_SECOND),
+                requests_per_second: Some(section.requests_per_second()),
                 learns: true,
             };
             let mut agent = switch_agent(OpenFlowSwitch::new(listener, fabric), memory);

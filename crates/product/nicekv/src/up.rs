@@ -242,6 +242,7 @@ fn user_space_switch(control: SocketAddrV4) -> SwitchSection {
         control: vec![control],
         router_mac: None,
         openflow: None,
+        requests_per_second: None,
         ports: vec![],
         device: Some("lo".into()),
         hosts: vec![],

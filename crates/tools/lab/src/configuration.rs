@@ -187,6 +187,7 @@ fn switch(
         control,
         router_mac: Some(MacAddress(router_mac)),
         openflow: None,
+        requests_per_second: None,
         ports,
         device: None,
         hosts: vec![],

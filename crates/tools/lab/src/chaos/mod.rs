@@ -303,6 +303,17 @@ impl Chaos<'_> {
     /// Reads every key of the phase.
     fn read_back(&self, phase: u32) -> Result<Vec<KeyCall>> {
         let (mut client, keys) = (self.lab.native_client(0)?, self.keys(phase));
-        keys.all().map(|key| Ok((key, keys.call(&mut client, key, Action::Get)?))).collect()
+        let read = |key| {
+            let call = keys.call(&mut client, key, Action::Get)?;
+            if call.answered.is_none() {
+                // Tells a key that is lost to all from one that this client's socket does not reach.
+                let again = keys.call(&mut self.lab.native_client(0)?, key, Action::Get)?;
+                let by_another =
+                    if again.answered.is_some() { "another client can" } else { "nor by another client" };
+                eprintln!("nicekv: {} cannot be read; {by_another}", keys.full_name(key));
+            }
+            Ok((key, call))
+        };
+        keys.all().map(read).collect()
     }
 }
