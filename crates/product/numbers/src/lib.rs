@@ -117,8 +117,8 @@ fn zero() -> LongDouble {
 }
 
 fn infinite(negative: bool) -> LongDouble {
-    let parts = (LongDouble::EXPONENT_INFINITE, LongDouble::HIGHEST_BIT);
-    LongDouble::from_parts(negative, parts.0, parts.1).expect("both infinities are numbers")
+    LongDouble::from_parts(negative, LongDouble::EXPONENT_INFINITE, LongDouble::HIGHEST_BIT)
+        .expect("both infinities are numbers")
 }
 
 /// The power of two that the lowest bit of the significand stands for.

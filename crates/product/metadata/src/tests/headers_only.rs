@@ -71,7 +71,7 @@ fn wait(config: Config) -> u64 {
     cluster.run_until(400, "activated", |cluster| partition(cluster, id).activated)
 }
 
-/// Such a switch may keep using its old tables after it has acknowledged new ones, so a removed member
+/// Such a switch may still use old tables after it has acknowledged new ones, so a removed member
 /// stops answering for certain only when its lease expires (R6).
 #[test]
 fn an_epoch_waits_for_the_whole_lease_of_a_removed_member() {

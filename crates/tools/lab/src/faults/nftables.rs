@@ -71,15 +71,11 @@ fn rules(hosts: &[Host], faults: &Faults) -> String {
     let mut rules = BEGIN.to_owned();
     for (number, host) in hosts.iter().enumerate() {
         let of = faults.get(host).copied().unwrap_or_default();
-        let mut chain = |hook: &str, lines: &[String]| {
-            let head =
-                format!("chain {hook}{number} {{ type filter hook {hook} device \"{host}\" priority 0;");
-            writeln!(rules, "{head} {} }}", lines.join(" ")).expect("strings take everything");
-        };
-        chain("ingress", &lost(of.cut_out, &of));
+        let mut add = |hook, lines: &[String]| add_chain(&mut rules, hook, number, &host.to_string(), lines);
+        add("ingress", &lost(of.cut_out, &of));
         let doubled = hosts.iter().filter(|other| *other != host);
         let doubled = doubled.filter_map(|sender| doubled_for(*sender, *host, faults.get(sender)?));
-        chain("egress", &lost(of.cut_in, &of).into_iter().chain(doubled).collect::<Vec<_>>());
+        add("egress", &lost(of.cut_in, &of).into_iter().chain(doubled).collect::<Vec<_>>());
     }
     rules + "}\n"
 }
@@ -107,10 +103,15 @@ fn ends(layout: Layout, hosts: &[Host], faults: &Faults) -> BTreeMap<Host, Devic
 fn rules_of_ends(devices: &Devices) -> String {
     let mut rules = BEGIN.to_owned();
     for (number, (device, lines)) in devices.iter().enumerate() {
-        let head = format!("chain egress{number} {{ type filter hook egress device \"{device}\" priority 0;");
-        writeln!(rules, "{head} {} }}", lines.join(" ")).expect("strings take everything");
+        add_chain(&mut rules, "egress", number, device, lines);
     }
     rules + "}\n"
+}
+
+/// Adds a chain with rules for a hook of a device. `number` tells it from the others of that hook.
+fn add_chain(rules: &mut String, hook: &str, number: usize, device: &str, lines: &[String]) {
+    let head = format!("chain {hook}{number} {{ type filter hook {hook} device \"{device}\" priority 0;");
+    writeln!(rules, "{head} {} }}", lines.join(" ")).expect("strings take everything");
 }
 
 fn lost(is_cut: bool, faults: &LinkFaults) -> Vec<String> {

@@ -11,7 +11,7 @@ const FOUND: [u64; 1] = [239];
 
 #[test]
 fn gets_of_copies_are_linearizable_with_random_hot_entries() {
-    let (seeds, mut all_waited) = (if nicekv_testkit::runs_long() { SEEDS_LONG } else { SEEDS }, 0);
+    let (seeds, mut all_waited) = (crate::runs(SEEDS, SEEDS_LONG), 0);
     for (name, shape) in features::hot_keys::WORLDS {
         let (mut answered, mut by_kernels, mut by_switches, mut waited) = (0, 0, 0, 0);
         for seed in (1..=seeds).chain(FOUND) {

@@ -31,5 +31,10 @@ mod trees;
 /// The number of random runs that a test makes: a third of `all` in an ordinary test run, all of them in
 /// `.ci/long`.
 fn sampled(all: u64) -> u64 {
-    if nicekv_testkit::runs_long() { all } else { all.div_ceil(3) }
+    runs(all.div_ceil(3), all)
+}
+
+/// The number of random runs in an ordinary test run, and in `.ci/long`.
+fn runs(ordinary: u64, long: u64) -> u64 {
+    if nicekv_testkit::runs_long() { long } else { ordinary }
 }

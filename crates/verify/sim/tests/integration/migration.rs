@@ -37,7 +37,7 @@ fn random_runs_move_split_and_merge_partitions_by_load() {
 #[test]
 fn random_runs_split_full_partitions() {
     let is_bounded = |seed: &u64| judge::draw(*seed).keyspaces.iter().any(|shape| shape.keys_max.is_some());
-    let runs = if nicekv_testkit::runs_long() { 60 } else { 12 };
+    let runs = crate::runs(12, 60);
     let (mut full, mut merges, mut crashes) = (0, 0, 0);
     for seed in (1..).filter(is_bounded).take(runs as usize) {
         let report = judge::run(judge::draw(seed), seed, None);
